@@ -54,7 +54,7 @@ func TestCapacity_IsOfTheConfiguration(t *testing.T) {
 	if code, out := reckon("--redis", "redis://r:1"); code != cli.ExitOK || strings.Contains(out, "\n     RUN ") || !strings.Contains(out, "\nRedis     ") {
 		t.Errorf("with Redis it exits with %d and says\n%s", code, out)
 	}
-	if code, out := reckon(); code != cli.ExitOK || !strings.Contains(out, "  2 × RUN ") || !strings.Contains(out, "  2 × TMR ") || strings.Contains(out, "× IN") {
+	if code, out := reckon(); code != cli.ExitOK || !strings.Contains(out, "  2 × RUN ") || !strings.Contains(out, "  2 × TMR ") || !strings.Contains(out, "  2 × OUT ") || strings.Contains(out, "× START") {
 		t.Errorf("with partitions it exits with %d and says\n%s", code, out)
 	}
 	for _, wrong := range [][]string{

@@ -35,7 +35,16 @@ func (v victim) inPartition(subject string) string {
 		panic(err) // wire.RunKey has it as digits
 	}
 	part := fmt.Sprintf("_%d", p*v.partitions/256)
-	return strings.NewReplacer("AGENTD_RUN", "AGENTD_RUN"+part, "AGENTD_TMR", "AGENTD_TMR"+part).Replace(subject)
+	var names []string
+	for _, name := range []string{"AGENTD_RUN", "AGENTD_TMR", "AGENTD_IN", "AGENTD_OUT", "agentd_in.", "agentd_out."} {
+		stream, dot := strings.CutSuffix(name, ".")
+		divided := stream + part
+		if dot {
+			divided += "."
+		}
+		names = append(names, name, divided)
+	}
+	return strings.NewReplacer(names...).Replace(subject)
 }
 
 // targets are the reply and delivery subjects that do harm where the server publishes on them.
@@ -119,6 +128,7 @@ func (v victim) pushes(name, target string) []attack {
 	} {
 		for i, filter := range filters {
 			n := fmt.Sprintf("%s%d", name, i)
+			stream, filter := v.inPartition(stream), v.inPartition(filter)
 			list = append(list, attack{
 				"$JS.API.CONSUMER.CREATE." + stream + "." + n + "." + filter,
 				fmt.Sprintf(`{"stream_name":%q,"config":{"name":%q,"ack_policy":"none","deliver_policy":"all","filter_subject":%q,`+
@@ -223,7 +233,7 @@ func (g *guarded) strike(v victim, user string) {
 	for _, reply := range append(v.targets(), inboxes...) {
 		reply = v.inPartition(reply)
 		for _, a := range v.attacks(user) {
-			publish(a, reply)
+			publish(attack{v.inPartition(a.subject), a.body}, reply)
 		}
 	}
 	for i, target := range append(v.targets(), inboxes...) {
@@ -244,7 +254,7 @@ func (g *guarded) endures(v victim, others, users []string, strike func()) {
 	g.canary()
 	g.rested(v.agent)
 	before := g.survey(v, users)
-	if len(before.Streams) != 8+2*v.partitions || len(before.Consumers) < 8 || len(before.Subjects) < 5 {
+	if len(before.Streams) != 6+4*v.partitions || len(before.Consumers) < 8 || len(before.Subjects) < 5 {
 		g.t.Fatalf("the survey misses something: %+v", before)
 	}
 	heard := make(chan string, 64)

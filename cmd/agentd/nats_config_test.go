@@ -361,6 +361,14 @@ func (g *guarded) ended(user, name string) {
 
 // A whole run with a user for each role, on a server that enforces what nats-config writes. Nobody is refused anything.
 func TestNATSConfig_SufficesForEveryRole(t *testing.T) {
+	t.Run("one stream for calls", sufficesForEveryRole)
+	t.Run("four streams for calls", func(t *testing.T) {
+		t.Setenv("AGENTD_PARTITIONS", "4")
+		sufficesForEveryRole(t)
+	})
+}
+
+func sufficesForEveryRole(t *testing.T) {
 	g := startGuarded(t, "reconcile: {interval: 1s, older_than: 1s}\nretention: {history: 1s}\n")
 	var paid sync.WaitGroup
 	paid.Add(1)

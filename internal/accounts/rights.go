@@ -63,10 +63,19 @@ func (r rights) contracts() string { return "KV_" + broker.RegistryBucket(r.s) }
 
 func (r rights) inbox(name string) string { return broker.InboxPrefix(r.s, name) + ".>" }
 
-// consume is the right to read a consumer that provisioning made, and to settle what it delivers.
+// consume is the right to read the consumers that provisioning made for one, and to settle what they deliver. Whoever may read one of a zone
+// that is divided may also ask whether there is one of the zone itself: so it learns that it is.
 func (r rights) consume(ref broker.ConsumerRef) []string {
-	name := r.stream(ref.Zone) + "." + ref.Name
-	return []string{api + "CONSUMER.INFO." + name, api + "CONSUMER.MSG.NEXT." + name, ack + name + ".>"}
+	var allow []string
+	parts := r.Broker.Layout().Consumers(ref)
+	for _, part := range parts {
+		name := r.stream(part.Zone) + "." + part.Name
+		allow = append(allow, api+"CONSUMER.INFO."+name, api+"CONSUMER.MSG.NEXT."+name, ack+name+".>")
+	}
+	if len(parts) > 1 {
+		allow = append(allow, api+"CONSUMER.INFO."+r.stream(ref.Zone)+"."+ref.Name)
+	}
+	return allow
 }
 
 // create is the right of workers to look at the messages of a stream on the filters, by consumers that they make and that
@@ -79,15 +88,26 @@ func (r rights) create(stream string, filters ...string) []string {
 	return allow
 }
 
-// read is the right to have workers read the messages of a zone on a filter, and to hear of new ones.
+// read is the right to have workers read the messages of a zone on a filter, and to hear of new ones. Asked for those of a zone that is divided,
+// they say so.
 func (r rights) read(u *User, z broker.Zone, filter string, heard ...string) {
-	u.Publish = append(u.Publish, r.s.Read(r.stream(z), filter))
+	streams := r.streams(z)
+	if len(streams) > 1 {
+		streams = append(streams, r.stream(z))
+	}
+	for _, stream := range streams {
+		u.Publish = append(u.Publish, r.s.Read(stream, filter))
+	}
 	u.Subscribe = append(u.Subscribe, heard...)
 }
 
 // direct is the right to read the last message on each subject that matches a filter.
-func (r rights) direct(z broker.Zone, filter string) string {
-	return api + "DIRECT.GET." + r.stream(z) + "." + filter
+func (r rights) direct(z broker.Zone, filter string) []string {
+	var allow []string
+	for _, stream := range r.streams(z) {
+		allow = append(allow, api+"DIRECT.GET."+stream+"."+filter)
+	}
+	return allow
 }
 
 func (r rights) worker() User {
@@ -153,10 +173,9 @@ func (r rights) parks(u *User) {
 // reconciles is what a worker that looks for lost runs needs: a lease, and what starts runs of its agents, which it reads
 // without the consumers that provisioning made.
 func (r rights) reconciles(u *User, own map[broker.ConsumerRef]bool) {
-	u.Publish = append(u.Publish, r.on(wire.KindTimer, broker.LeaseToken, ">"),
-		// What runs that have ended leave, when all consumers are through with it. A purge's subject does not say of what, so this is any of it.
-		api+"STREAM.PURGE."+r.stream(broker.ZoneOut))
-	for _, stream := range r.streams(broker.ZoneTimer) {
+	u.Publish = append(u.Publish, r.on(wire.KindTimer, broker.LeaseToken, ">"))
+	// What runs that have ended leave, when all consumers are through with it. A purge's subject does not say of what, so this is any of it.
+	for _, stream := range append(r.streams(broker.ZoneOut), r.streams(broker.ZoneTimer)...) {
 		u.Publish = append(u.Publish, api+"STREAM.PURGE."+stream)
 	}
 	for _, z := range []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneTimer} {
@@ -167,10 +186,12 @@ func (r rights) reconciles(u *User, own map[broker.ConsumerRef]bool) {
 	for _, a := range r.Broker.Agents {
 		start := r.s.Start(a.Name)
 		u.Publish = append(u.Publish, r.create(r.stream(broker.ZoneStart), start, start+".*")...)
-		u.Publish = append(u.Publish, r.create(r.stream(broker.ZoneOut), r.on(wire.KindOut, "*", wire.NameToken(a.Type), ">"))...)
+		for _, stream := range r.streams(broker.ZoneOut) {
+			u.Publish = append(u.Publish, r.create(stream, r.on(wire.KindOut, "*", wire.NameToken(a.Type), ">"))...)
+		}
 	}
 	for _, ref := range broker.Consumers(r.s, r.Broker) {
-		if ref.Zone != broker.ZoneStart && ref.Zone != broker.ZoneOut {
+		if ref.Zone != broker.ZoneStart && !slices.Contains(r.Broker.Layout().Zones(broker.ZoneOut), ref.Zone) {
 			continue
 		}
 		name := r.stream(ref.Zone) + "." + ref.Name
@@ -222,11 +243,15 @@ func (r rights) service(s broker.ServicePlan) User {
 		Answers: []string{r.s.Contract(s.Type), "$SRV.*", "$SRV.*." + kind, "$SRV.*." + kind + ".*"},
 	}
 	u.Publish = append([]string{replies, userInfo}, r.consume(ref)...)
+	u.Publish = append(u.Publish, r.answers(domain, kind)) // of nobody: the end of the subject is a principal's name
+	for _, stream := range r.streams(broker.ZoneOut) {
+		u.Publish = append(u.Publish, r.on(wire.KindDLQ, string(sdk.CodeInvalidEvent), strings.ToLower(stream), "*", domain, kind))
+	}
+	for _, stream := range r.streams(broker.ZoneIn) {
+		u.Publish = append(u.Publish, api+"STREAM.MSG.GET."+stream)
+	}
 	u.Publish = append(u.Publish,
-		r.answers(domain, kind), // of nobody: the end of the subject is a principal's name
-		r.on(wire.KindDLQ, string(sdk.CodeInvalidEvent), strings.ToLower(r.stream(broker.ZoneOut)), "*", domain, kind),
-		api+"STREAM.MSG.GET."+r.stream(broker.ZoneIn), api+"STREAM.MSG.GET."+r.stream(broker.ZoneDLQ),
-		"$KV."+broker.RegistryBucket(r.s)+"."+kind+".>", api+"STREAM.MSG.GET."+r.contracts())
+		api+"STREAM.MSG.GET."+r.stream(broker.ZoneDLQ), "$KV."+broker.RegistryBucket(r.s)+"."+kind+".>", api+"STREAM.MSG.GET."+r.contracts())
 	u.Subscribe = append([]string{r.inbox(u.Name), r.on(wire.KindVoid, domain, kind, ">")}, u.Answers...)
 	return u
 }
@@ -238,7 +263,8 @@ func (r rights) starts(u *User, named bool) {
 	for _, a := range r.Broker.Agents {
 		agent := wire.NameToken(a.Name)
 		done := r.on(wire.KindDone, agent, ">")
-		u.Publish = append(u.Publish, r.s.Start(a.Name)+"."+u.Name, r.s.GetAs(a.Name, u.Name), r.direct(broker.ZoneDone, done))
+		u.Publish = append(u.Publish, r.s.Start(a.Name)+"."+u.Name, r.s.GetAs(a.Name, u.Name))
+		u.Publish = append(u.Publish, r.direct(broker.ZoneDone, done)...)
 		for _, c := range controls {
 			if slices.Contains(c.roles, u.Role) {
 				u.Publish = append(u.Publish, r.on(wire.KindCtl, string(c.verb), agent, "*", "*", u.Name))
@@ -298,10 +324,12 @@ func (r rights) approver(m Member) User {
 		call, void, answer := r.on(wire.KindOut, token, ">"), r.on(wire.KindVoid, token, ">"), r.on(wire.KindIn, token, ">")
 		r.read(&u, broker.ZoneOut, r.s.Root()+".*."+token+".>", call, void)
 		r.read(&u, broker.ZoneIn, answer, answer)
-		u.Publish = append(u.Publish, r.direct(broker.ZoneOut, call))
+		u.Publish = append(u.Publish, r.direct(broker.ZoneOut, call)...)
 	}
-	letter := r.on(wire.KindDLQ, "*", strings.ToLower(r.stream(broker.ZoneIn)), ">")
-	r.read(&u, broker.ZoneDLQ, letter, letter)
+	for _, stream := range r.streams(broker.ZoneIn) {
+		letter := r.on(wire.KindDLQ, "*", strings.ToLower(stream), ">")
+		r.read(&u, broker.ZoneDLQ, letter, letter)
+	}
 	for _, a := range r.Broker.Agents {
 		u.Publish = append(u.Publish, r.s.Get(a.Name), r.s.GetAs(a.Name, u.Name))
 		r.watches(&u, wire.NameToken(a.Name))

@@ -199,10 +199,13 @@ type snapshot struct {
 // zones are the streams that runs write to, without the journal where Redis has it.
 func (s *System) zones() []broker.Zone {
 	layout := broker.Plan{Partitions: s.o.Partitions}.Layout()
-	zones := []broker.Zone{broker.ZoneStart, broker.ZoneOut, broker.ZoneIn, broker.ZoneDone, broker.ZoneDLQ}
-	zones = append(zones, layout.Zones(broker.ZoneTimer)...)
+	whole := []broker.Zone{broker.ZoneStart, broker.ZoneOut, broker.ZoneIn, broker.ZoneDone, broker.ZoneDLQ, broker.ZoneTimer}
 	if s.o.Store.RedisURL == "" {
-		zones = append(zones, layout.Zones(broker.ZoneRun)...)
+		whole = append(whole, broker.ZoneRun)
+	}
+	var zones []broker.Zone
+	for _, z := range whole {
+		zones = append(zones, layout.Zones(z)...)
 	}
 	return zones
 }

@@ -38,7 +38,7 @@ type Options struct {
 	Workers, Slots int
 	// ModelLatency is how long the model takes for a reply.
 	ModelLatency time.Duration
-	// Replicas of the streams, and Partitions, into how many of them journals and timers are divided; 0 is 1.
+	// Replicas of the streams, and Partitions, into how many of them journals, timers, calls and answers are each divided; 0 is 1.
 	Replicas, Partitions int
 	// Spec is the agent, which has the name AgentName; its zero value is Agent().
 	Spec sdk.AgentSpec
@@ -203,7 +203,7 @@ func (s *System) Calls() int64 { return s.calls.Load() }
 // serve answers calls.
 func (s *System) serve(ctx context.Context) error {
 	s.service.Consume(ctx, broker.ConsumeOptions{
-		Consumers: []broker.ConsumerRef{broker.ServiceConsumer("", ServiceType)},
+		Consumers: s.service.AwaitReading(ctx, broker.ServiceConsumer("", ServiceType)),
 		Handle: func(ctx context.Context, d broker.Delivery) {
 			if err := s.answer(ctx, d); err != nil {
 				s.fail(fmt.Errorf("the service of the bench: %w", err))

@@ -147,7 +147,8 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
 	c.js = followed{
-		JetStream: js, contact: &c.contact, refusals: &c.refusals, heard: &c.contact.reads, waits: c.waits, leave: c.leave, streamOf: c.streamOf,
+		JetStream: js, contact: &c.contact, refusals: &c.refusals, heard: &c.contact.reads, waits: c.waits, leave: c.leave,
+		streamOf: c.streamOf, strayed: c.strayed,
 	}
 	if o.Wait {
 		c.tellAway(o.URL)

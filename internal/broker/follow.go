@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"agentd/internal/retry"
@@ -19,10 +22,56 @@ import (
 var following = retry.Pauses{First: 10 * time.Millisecond, Longest: 10 * time.Second, Spread: 0.2}
 
 // Follow reads a zone's messages on a filter in order, through workers, from the beginning until ctx ends: caughtUp is
-// called once, when everything that was there has been handed out, by the goroutine that calls handle. Until opening ends a
-// worker is waited for, and what goes wrong else is returned; later it is waited for too. When the stream is another, the error is
-// ErrOtherStream.
+// called once, when everything that was there has been handed out, by a goroutine that calls handle. Until opening ends a
+// worker is waited for, and what goes wrong else is returned; later it is waited for too. When a stream is another, the error is
+// ErrOtherStream. Of a zone that is divided, each stream is read in order; handle is called once at a time.
 func (c *Conn) Follow(ctx, opening context.Context, z Zone, filter string, caughtUp func(), handle func(Delivery)) error {
+	zones, err := c.followable(ctx, opening, z, filter)
+	if err != nil {
+		return err
+	}
+	behind := len(zones)
+	return together(ctx, zones, func(ctx context.Context, part Zone, one *sync.Mutex, _ func()) error {
+		return c.followOne(ctx, opening, part, filter, func() {
+			one.Lock()
+			defer one.Unlock()
+			if behind--; behind == 0 {
+				caughtUp()
+			}
+		}, func(d Delivery) {
+			one.Lock()
+			defer one.Unlock()
+			if ctx.Err() == nil {
+				handle(d)
+			}
+		})
+	})
+}
+
+// followable are the zones that a zone is divided into, or those of them with messages on a filter, for somebody who may ask workers alone.
+func (c *Conn) followable(ctx, opening context.Context, z Zone, filter string) ([]Zone, error) {
+	if !slices.Contains(divided, z) || c.layout.Load() != nil {
+		return c.zones(ctx, z, filter)
+	}
+	for pauses := following.Start(); ; {
+		p, err := c.page(ctx, z, filter, math.MaxInt64) // beyond what there is
+		if errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) && retry.Sleep(opening, pauses.Next()) == nil {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		l, err := NewLayout(max(p.partitions, 1))
+		if err != nil {
+			return nil, err
+		}
+		c.layout.Store(&l)
+		return c.zones(ctx, z, filter)
+	}
+}
+
+// followOne is Follow of one stream.
+func (c *Conn) followOne(ctx, opening context.Context, z Zone, filter string, caughtUp func(), handle func(Delivery)) error {
 	at := &place{}
 	begin := func() error {
 		for pauses := following.Start(); ; {
@@ -119,7 +168,7 @@ func (c *Conn) published(z Zone, filter string) []string {
 	}
 	var subjects []string
 	for kind, of := range zoneOf {
-		if of == z {
+		if string(of) == wholeName(string(z)) {
 			subjects = append(subjects, c.subjects.Root()+"."+string(kind)+"."+rest)
 		}
 	}
@@ -189,7 +238,10 @@ func (c *Conn) First(ctx context.Context, subject string, event wire.Event) erro
 	}
 	ctx, explain, stop := c.refusals.until(ctx, subject)
 	defer stop()
-	_, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(c.streamOf(subject)), jetstream.WithExpectLastSequencePerSubject(0))
+	stream, err := c.expected(ctx, subject)
+	if err == nil {
+		_, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(stream), jetstream.WithExpectLastSequencePerSubject(0))
+	}
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	switch {
 	case err == nil:

@@ -49,27 +49,55 @@ const (
 	busySince = 5 * time.Minute
 )
 
-// Unread reports whether nobody seems to read the consumers: none of them has a request for messages, and nothing was delivered
-// lately. One that does not exist is jetstream.ErrConsumerNotFound.
+// Who renews its requests has none for a moment: a consumer is looked at so often before nobody is taken to read it.
+const (
+	readLooks = 5
+	lookPause = 100 * time.Millisecond
+)
+
+// Unread reports whether nobody seems to read the consumers, on any stream of their zones: none of them has a request for messages, and nothing
+// was delivered lately. One that does not exist is jetstream.ErrConsumerNotFound.
 func (c *Conn) Unread(ctx context.Context, refs ...ConsumerRef) (bool, error) {
-	// Who renews its requests has none for a moment.
-	const looks, every = 5, 100 * time.Millisecond
+	all, err := c.Divided(ctx, refs...)
+	if err != nil {
+		return false, err
+	}
+	unread, err := c.unread(ctx, all, func(unread int) bool { return unread < len(all) })
+	return len(unread) == len(all), err
+}
+
+// PartlyRead are those of a consumer's, on the streams of its zone, that nobody seems to read, although somebody reads others of them.
+func (c *Conn) PartlyRead(ctx context.Context, ref ConsumerRef) ([]ConsumerRef, error) {
+	all, err := c.Divided(ctx, ref)
+	if err != nil || len(all) == 1 {
+		return nil, err
+	}
+	unread, err := c.unread(ctx, all, func(unread int) bool { return unread == 0 })
+	if len(unread) == len(all) {
+		return nil, err
+	}
+	return unread, err
+}
+
+// unread are those of the consumers that nobody seems to read. It looks no longer when enough is said by how many are left.
+func (c *Conn) unread(ctx context.Context, refs []ConsumerRef, enough func(unread int) bool) ([]ConsumerRef, error) {
 	for look := 0; ; look++ {
+		var left []ConsumerRef
 		for _, ref := range refs {
 			b, err := c.Backlog(ctx, ref)
 			if err != nil {
-				return false, err
+				return nil, err
 			}
 			since := time.Duration(c.Now()-b.Delivered) * time.Millisecond
-			if b.Pulls > 0 || since < readSince || b.Unacked > 0 && since < busySince {
-				return false, nil
+			if b.Pulls == 0 && since >= readSince && (b.Unacked == 0 || since >= busySince) {
+				left = append(left, ref)
 			}
 		}
-		if look == looks-1 {
-			return true, nil
+		if refs = left; enough(len(left)) || look == readLooks-1 {
+			return left, nil
 		}
-		if err := retry.Sleep(ctx, every); err != nil {
-			return false, err
+		if err := retry.Sleep(ctx, lookPause); err != nil {
+			return nil, err
 		}
 	}
 }

@@ -28,8 +28,8 @@ func NewLayout(partitions int) (Layout, error) {
 // Partitions is how many streams a divided zone has.
 func (l Layout) Partitions() int { return max(l.n, 1) }
 
-// divided are the zones that a layout divides: those that workers alone read and write. A part of one is a zone too, such as "RUN_3".
-var divided = []Zone{ZoneRun, ZoneTimer}
+// divided are the zones that a layout divides: those that have several messages of each run. A part of one is a zone too, such as "RUN_3".
+var divided = []Zone{ZoneRun, ZoneTimer, ZoneIn, ZoneOut}
 
 // Zones are the zones that a zone is divided into, in the order of the runs' partitions; of one that is not divided it is that zone.
 func (l Layout) Zones(z Zone) []Zone {
@@ -85,6 +85,13 @@ func (l Layout) Holding(z Zone, filter string) []Zone {
 	return zones
 }
 
+// OfRun is the zone of a zone's that has what is of a run.
+func (l Layout) OfRun(z Zone, run wire.RunKey) Zone {
+	zones := l.Zones(z)
+	p, _ := strconv.Atoi(run.Partition) // the zero key is of no run
+	return zones[p*len(zones)/runPartitions]
+}
+
 // ZoneOf is the zone that has what is on a subject. It is "" for one that none has.
 func (l Layout) ZoneOf(subject string) Zone {
 	_, rest, _ := strings.Cut(subject, ".")
@@ -99,6 +106,7 @@ func (l Layout) ZoneOf(subject string) Zone {
 // runAt says where the partition of a run is among the tokens after root and kind.
 var runAt = map[wire.Kind]int{
 	wire.KindTimer: 1, wire.KindFire: 1, wire.KindRun: 0, wire.KindBlob: 0,
+	wire.KindOut: 3, wire.KindVoid: 3, wire.KindIn: 3, wire.KindCtl: 2,
 }
 
 // index is the place of the stream that has a subject. ok is false for a filter that more than one may have messages on.

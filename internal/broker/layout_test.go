@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"agentd/sdk"
@@ -24,12 +25,27 @@ func layouts(t *testing.T) []Layout {
 	return all
 }
 
-// storing are the streams of a plan that store a subject.
-func storing(c *Conn, l Layout, subject string) []string {
-	var names []string
+// filter is one of a stream's.
+type filter struct{ stream, subject string }
+
+// filters are those of the streams of a plan, by the kind of what they are for: matching all takes long.
+func filters(c *Conn, l Layout) map[string][]filter {
+	all := map[string][]filter{}
 	for _, s := range c.streams(Plan{Partitions: l.Partitions()}) {
-		if slices.ContainsFunc(s.Subjects, func(f string) bool { return Under(subject, f) }) {
-			names = append(names, s.Name)
+		for _, subject := range s.Subjects {
+			kind := strings.SplitN(subject, ".", 3)[1]
+			all[kind] = append(all[kind], filter{s.Name, subject})
+		}
+	}
+	return all
+}
+
+// storing are the streams that store a subject.
+func storing(all map[string][]filter, subject string) []string {
+	var names []string
+	for _, f := range all[strings.SplitN(subject, ".", 3)[1]] {
+		if Under(subject, f.subject) {
+			names = append(names, f.stream)
 		}
 	}
 	return names
@@ -42,6 +58,7 @@ func TestLayout_HasEachSubjectOnOneStream(t *testing.T) {
 	c := &Conn{subjects: wire.DefaultSubjects()}
 	s := c.subjects
 	for _, l := range layouts(t) {
+		all := filters(c, l)
 		for p := range runPartitions {
 			run := wire.RunKey{Partition: fmt.Sprintf("%03d", p), Token: testRun.Token}
 			call := testCall
@@ -63,7 +80,7 @@ func TestLayout_HasEachSubjectOnOneStream(t *testing.T) {
 					if l.Partitions() > 4 && p%16 != 0 { // matching all subjects takes long
 						continue
 					}
-					if got := storing(c, l, subject); !slices.Equal(got, []string{StreamName(s, want)}) {
+					if got := storing(all, subject); !slices.Equal(got, []string{StreamName(s, want)}) {
 						t.Fatalf("%d partitions: %s is stored in %v, want %s", l.Partitions(), subject, got, StreamName(s, want))
 					}
 				}
@@ -77,6 +94,7 @@ func TestLayout_HasWhatBelongsToNoRunOnTheFirstStream(t *testing.T) {
 	t.Parallel()
 	c := &Conn{subjects: wire.DefaultSubjects()}
 	for _, l := range layouts(t) {
+		all := filters(c, l)
 		for subject, z := range map[string]Zone{
 			c.leaseSubject("writable"): ZoneTimer, c.leaseSubject("reconcile_agent_017"): ZoneTimer, c.leaseSubject(outageLease("key")): ZoneTimer,
 			c.leaseSubject(outageLease("017")): ZoneTimer, c.mark("key", "desk", "255", testRun.Token): ZoneTimer,
@@ -86,7 +104,7 @@ func TestLayout_HasWhatBelongsToNoRunOnTheFirstStream(t *testing.T) {
 			if got := l.ZoneOf(subject); got != first {
 				t.Errorf("%d partitions: %s is in %s, want %s", l.Partitions(), subject, got, first)
 			}
-			if got := storing(c, l, subject); !slices.Equal(got, []string{StreamName(c.subjects, first)}) {
+			if got := storing(all, subject); !slices.Equal(got, []string{StreamName(c.subjects, first)}) {
 				t.Errorf("%d partitions: %s is stored in %v, want %s", l.Partitions(), subject, got, first)
 			}
 		}

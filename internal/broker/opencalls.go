@@ -65,12 +65,16 @@ func (c *Conn) overdue(event wire.Event) bool {
 	return err == nil && c.Now() > due.UnixMilli()
 }
 
-// upToNow calls handle with the messages on a filter that a zone's stream has now, in their order.
+// upToNow calls handle with the messages on a filter that a zone has now, in the order of each stream.
 func (c *Conn) upToNow(ctx context.Context, z Zone, filter string, headersOnly bool, handle func(jetstream.Msg)) error {
-	return c.read(ctx, StreamName(c.subjects, z), jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{filter}, DeliverPolicy: jetstream.DeliverAllPolicy, HeadersOnly: headersOnly,
-	}, func(left uint64) bool { return left > 0 }, func(m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
-		handle(m)
-		return meta.NumPending > 0
-	})
+	zones, err := c.zones(ctx, z, filter)
+	for i := 0; i < len(zones) && err == nil; i++ {
+		err = c.read(ctx, StreamName(c.subjects, zones[i]), jetstream.OrderedConsumerConfig{
+			FilterSubjects: []string{filter}, DeliverPolicy: jetstream.DeliverAllPolicy, HeadersOnly: headersOnly,
+		}, func(left uint64) bool { return left > 0 }, func(m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
+			handle(m)
+			return meta.NumPending > 0
+		})
+	}
+	return err
 }

@@ -3,15 +3,18 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"agentd/internal/retry"
 	"agentd/sdk"
 )
 
-// partitionsKey is the metadata of streams that says how many partitions there are. Where nothing is divided it is not there.
+// partitionsKey is the metadata, of streams and of consumers of divided ones, that says how many partitions there are. Where nothing is divided
+// it is not there.
 const partitionsKey = "agentd-partitions"
 
 func (l Layout) metadata() map[string]string {
@@ -23,7 +26,12 @@ func (l Layout) metadata() map[string]string {
 
 // layoutIn is the layout that a stream was made for.
 func layoutIn(cfg jetstream.StreamConfig) (Layout, error) {
-	text, ok := cfg.Metadata[partitionsKey]
+	return layoutOf("stream "+cfg.Name, cfg.Metadata)
+}
+
+// layoutOf is the layout that what, which has the metadata, was made for.
+func layoutOf(what string, metadata map[string]string) (Layout, error) {
+	text, ok := metadata[partitionsKey]
 	if !ok {
 		return Layout{1}, nil
 	}
@@ -34,7 +42,7 @@ func layoutIn(cfg jetstream.StreamConfig) (Layout, error) {
 			return l, nil
 		}
 	}
-	return Layout{}, sdk.Errorf(sdk.CodeConfig, "stream %s says that there are %q partitions", cfg.Name, text).WithCause(err)
+	return Layout{}, sdk.Errorf(sdk.CodeConfig, "%s says that there are %q partitions", what, text).WithCause(err)
 }
 
 // Layout is how streams are divided, as provisioning has made them: it is for ever, so the server is asked once. Where nothing is
@@ -133,6 +141,55 @@ func (c *Conn) Divided(ctx context.Context, refs ...ConsumerRef) ([]ConsumerRef,
 	return l.Consumers(refs...), err
 }
 
+// Reading are the consumers that together have what some of undivided zones would have. It needs the right to look at these alone: they say
+// how many there are. Where none of them is provisioned yet, the error is ErrNotStored.
+func (c *Conn) Reading(ctx context.Context, refs ...ConsumerRef) ([]ConsumerRef, error) {
+	missing := fmt.Errorf("look how calls are divided: %w", ErrNotStored)
+	for i := 0; i < len(refs) && c.layout.Load() == nil; i++ {
+		for _, z := range []Zone{refs[i].Zone, Layout{2}.part(refs[i].Zone, 0)} {
+			consumer, err := c.js.Consumer(ctx, StreamName(c.subjects, z), refs[i].Name)
+			switch {
+			case errors.Is(err, jetstream.ErrConsumerNotFound), errors.Is(err, jetstream.ErrStreamNotFound):
+				continue
+			case errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}):
+				missing = err // rights are for the consumers that there are
+				continue
+			case err != nil:
+				return nil, fmt.Errorf("look at consumer %s: %w", refs[i].Name, err)
+			}
+			l, err := layoutOf("consumer "+refs[i].Name, consumer.CachedInfo().Config.Metadata)
+			if err != nil {
+				return nil, err
+			}
+			c.layout.Store(&l)
+			break
+		}
+	}
+	if l := c.layout.Load(); l != nil {
+		return l.Consumers(refs...), nil
+	}
+	return nil, missing
+}
+
+// AwaitReading is Reading that waits until one of them is provisioned, or ctx ends. Consumers that this user may not look at are taken for
+// undivided.
+func (c *Conn) AwaitReading(ctx context.Context, refs ...ConsumerRef) []ConsumerRef {
+	for pauses := reading.Start(); ; {
+		all, err := c.Reading(ctx, refs...)
+		if err == nil {
+			return all
+		}
+		if errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) {
+			c.log.Warn("how calls are divided is unknown; they are taken to be on one stream", "error", err)
+			return refs
+		}
+		c.log.Warn("consumers cannot be read; trying again", "error", err)
+		if retry.Sleep(ctx, pauses.Next()) != nil {
+			return nil
+		}
+	}
+}
+
 // streamFor is the stream that stores a subject. Where it depends on how streams are divided, that is found out.
 func (c *Conn) streamFor(ctx context.Context, subject string) (string, error) {
 	if slices.Contains(divided, Layout{}.ZoneOf(subject)) {
@@ -141,6 +198,33 @@ func (c *Conn) streamFor(ctx context.Context, subject string) (string, error) {
 		}
 	}
 	return c.streamOf(subject), nil
+}
+
+// expected is the stream that is to store what is published on a subject, or "" where that is not known. Many who publish calls' answers and
+// control messages may not look at streams, so the server is not asked for it; what stored a message is looked at when it has.
+func (c *Conn) expected(ctx context.Context, subject string) (string, error) {
+	switch z := (Layout{}).ZoneOf(subject); {
+	case z != ZoneIn && z != ZoneOut:
+		return c.streamFor(ctx, subject)
+	case c.layout.Load() == nil:
+		return "", nil
+	}
+	return c.streamOf(subject), nil
+}
+
+// strayed says that another stream has stored a message than one of its zone, as one may that somebody made before agentd's were there.
+func (c *Conn) strayed(subject, stream string) error {
+	z := Layout{}.ZoneOf(subject)
+	if z == "" || wholeName(stream) == StreamName(c.subjects, z) {
+		return nil
+	}
+	return sdk.Errorf(sdk.CodeConfig, "stream %s has stored what was published on %s: it is not agentd's; remove its subjects, and run: agentd provision",
+		stream, subject)
+}
+
+// isDivided reports whether a name is that of a zone that layouts divide.
+func (c *Conn) isDivided(stream string) bool {
+	return slices.ContainsFunc(divided, func(z Zone) bool { return StreamName(c.subjects, z) == stream })
 }
 
 // Zones are the zones that a zone is divided into on this broker.

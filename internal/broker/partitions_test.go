@@ -179,7 +179,7 @@ func TestPartitions_AreForEver(t *testing.T) {
 		}
 		for _, want := range c.streams(p)[:5] { // as a program would that asked before there was one
 			_, err := c.streamStep(testContext(t), want, 0)
-			divides := want.Name == "AGENTD_START" || have > 1 && want.Name == "AGENTD_TMR_0"
+			divides := want.Name == "AGENTD_START" || have > 1
 			if divides != errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
 				t.Errorf("%s of 2 partitions, where there are %d: %v", want.Name, have, err)
 			}

@@ -34,10 +34,10 @@ const Endless = time.Duration(1<<63 - 1)
 // Paused reports whether the agent is paused.
 func (p AgentPause) Paused() bool { return p.For > 0 }
 
-// beginnings are the consumers that bring what begins an agent's runs: init events, and calls of other agents.
-func beginnings(agent string) (started, called ConsumerRef) {
+// beginnings are the consumers that bring what begins an agent's runs: init events, which come first, and calls of other agents.
+func (c *Conn) beginnings(ctx context.Context, agent string) ([]ConsumerRef, error) {
 	refs := AgentConsumers(agent)
-	return refs[0], refs[3]
+	return c.Divided(ctx, refs[0], refs[3])
 }
 
 // PauseKnown is for how long a worker may take an agent not to be paused that was not when it last asked.
@@ -46,15 +46,18 @@ const PauseKnown = 2 * time.Second
 // PauseAgent has no run of an agent begin, until the pause ends or ResumeAgent ends it. A pause that there is already is replaced.
 // Answers, messages and timers reach runs as ever. It returns when all workers know of it, PauseKnown after the servers do.
 func (c *Conn) PauseAgent(ctx context.Context, agent string, p AgentPause) error {
-	started, called := beginnings(agent)
-	if err := c.setDrain(ctx, started, p.Drain); err != nil {
+	refs, err := c.beginnings(ctx, agent)
+	if err != nil {
+		return err
+	}
+	if err := c.setDrain(ctx, refs[0], p.Drain); err != nil {
 		return err
 	}
 	until := forever
 	if p.For < time.Until(forever) {
 		until = time.UnixMilli(c.Now()).Add(p.For)
 	}
-	for _, ref := range []ConsumerRef{started, called} {
+	for _, ref := range refs {
 		if _, err := c.js.PauseConsumer(ctx, StreamName(c.subjects, ref.Zone), ref.Name, until); err != nil {
 			return fmt.Errorf("pause consumer %s of stream %s: %w", ref.Name, StreamName(c.subjects, ref.Zone), err)
 		}
@@ -95,8 +98,11 @@ const resumePause = 50 * time.Millisecond
 
 // ResumeAgent ends a pause, and wakes the runs that wait because of it one after the other. It returns how many, and may be repeated.
 func (c *Conn) ResumeAgent(ctx context.Context, agent string) (woken int, err error) {
-	started, called := beginnings(agent)
-	for _, ref := range []ConsumerRef{started, called} {
+	refs, err := c.beginnings(ctx, agent)
+	if err != nil {
+		return 0, err
+	}
+	for _, ref := range refs {
 		if _, err := c.js.ResumeConsumer(ctx, StreamName(c.subjects, ref.Zone), ref.Name); err != nil {
 			return 0, fmt.Errorf("resume consumer %s of stream %s: %w", ref.Name, StreamName(c.subjects, ref.Zone), err)
 		}
@@ -124,8 +130,7 @@ func (c *Conn) ResumeAgent(ctx context.Context, agent string) (woken int, err er
 
 // AgentPause asks the consumer of the agent's init events. An agent that is not provisioned is not paused.
 func (c *Conn) AgentPause(ctx context.Context, agent string) (AgentPause, error) {
-	started, _ := beginnings(agent)
-	info, err := c.consumerInfo(ctx, started)
+	info, err := c.consumerInfo(ctx, InitConsumer(agent))
 	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return AgentPause{}, nil
 	}

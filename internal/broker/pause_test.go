@@ -52,8 +52,11 @@ func TestPauseAgent_IsKnownToTheServerThatWorkersAsk(t *testing.T) {
 	c.js = &tardy{c.js, map[string]func(context.Context) error{}}
 	want := func(paused bool) {
 		t.Helper()
-		started, called := beginnings(testPlan.Agents[0].Name)
-		for _, ref := range []ConsumerRef{started, called} {
+		refs, err := other.beginnings(testContext(t), testPlan.Agents[0].Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ref := range refs {
 			info, err := other.consumerInfo(testContext(t), ref)
 			if err != nil || info.Paused != paused {
 				t.Fatalf("consumer %s is paused: %t, %v; want %t", ref.Name, info != nil && info.Paused, err, paused)

@@ -123,12 +123,12 @@ func (c *Conn) Published(ctx context.Context, subject string) (bool, error) {
 	return err == nil && !serverMade(m), err
 }
 
-// persist repeats an attempt, which is told the stream of the subject, until it succeeds, is refused for good, or ctx ends.
+// persist repeats an attempt, which is told the stream to expect, until it succeeds, is refused for good, or ctx ends.
 func (c *Conn) persist(ctx context.Context, subject string, try func(ctx context.Context, stream string) error) error {
 	return publishing.Do(ctx, retry.Sleep, func() error {
 		attempt, cancel := context.WithTimeout(ctx, publishTimeout)
 		defer cancel()
-		stream, err := c.streamFor(attempt, subject)
+		stream, err := c.expected(attempt, subject)
 		if err == nil {
 			err = try(attempt, stream)
 		}
@@ -272,7 +272,10 @@ func (c *Conn) send(ctx context.Context, subject string, event wire.Event) error
 	defer stop()
 	// One that may have been stored is sent again: whoever reads them knows an event by its id.
 	err = leader.Patiently(ctx, c.js, "stream "+c.streamOf(subject), func(ctx context.Context) error {
-		_, err := c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(c.streamOf(subject)))
+		stream, err := c.expected(ctx, subject)
+		if err == nil {
+			_, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(stream))
+		}
 		return err
 	})
 	if err != nil {

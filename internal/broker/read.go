@@ -39,6 +39,8 @@ const (
 	// Of the stream, in the last message of an answer: when it was made, in Unix nanoseconds, and the sequence of its last message.
 	headerMade = "Agentd-Stream-Created"
 	headerLast = "Agentd-Stream-Last"
+	// Of a zone that is divided, in place of all else: into how many streams. Whoever wants its messages asks for those of each.
+	headerPartitions = "Agentd-Partitions"
 )
 
 // readable are the zones that workers read to others: what people are asked, and what became of their answers.
@@ -55,6 +57,8 @@ type page struct {
 	messages []Stored
 	more     bool
 	stream   Bounds
+	// partitions is how many streams are to be read in place of this one; 0 is that this is one.
+	partitions int
 }
 
 // Reader is the service of workers that reads messages to others.
@@ -73,6 +77,13 @@ func (c *Conn) answerRead(subject string, request []byte) (Answer, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout/2)
 	defer cancel()
+	layout, err := c.Layout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if layout.Partitions() > 1 && c.isDivided(stream) {
+		return page{partitions: layout.Partitions()}.send, nil
+	}
 	p := page{more: true}
 	for size, next := 0, max(q.Sequence, 1); len(p.messages) < batchMessages && size < batchBytes; {
 		m, err := c.stored(ctx, stream, leader.Query{Sequence: next, NextOn: filter})
@@ -98,7 +109,7 @@ func (c *Conn) answerRead(subject string, request []byte) (Answer, error) {
 
 // readable reports whether workers read a stream to others, and whether a filter is one.
 func (c *Conn) readable(stream, filter string) bool {
-	known := slices.ContainsFunc(readable, func(z Zone) bool { return StreamName(c.subjects, z) == stream })
+	known := slices.ContainsFunc(readable, func(z Zone) bool { return StreamName(c.subjects, z) == wholeName(stream) })
 	tokens := strings.Split(filter, ".")
 	last := len(tokens) - 1
 	return known && tokens[0] == c.subjects.Root() && !slices.Contains(tokens, "") && !slices.Contains(tokens[:last], ">")
@@ -132,9 +143,13 @@ func (p page) send(r micro.Request) error {
 	if p.more {
 		pending = "1"
 	}
-	return r.Respond(nil, micro.WithHeaders(micro.Headers{
+	last := micro.Headers{
 		headerPending: {pending}, headerMade: {strconv.FormatInt(p.stream.Created, 10)}, headerLast: {strconv.FormatUint(p.stream.Last, 10)},
-	}))
+	}
+	if p.partitions > 0 {
+		last = micro.Headers{headerPending: {pending}, headerPartitions: {strconv.Itoa(p.partitions)}}
+	}
+	return r.Respond(nil, micro.WithHeaders(last))
 }
 
 // page asks workers for messages. Of an answer that was cut off it returns the beginning, and more.
@@ -197,7 +212,10 @@ func (p *page) take(m *nats.Msg) (done bool, err error) {
 	if m.Header.Get(headerSequence) == "" {
 		p.more = m.Header.Get(headerPending) != "0"
 		p.stream = boundsIn(m)
-		return true, nil
+		if text := m.Header.Get(headerPartitions); text != "" {
+			p.partitions, err = strconv.Atoi(text)
+		}
+		return true, err
 	}
 	stored, err := storedIn(m)
 	if err != nil {

@@ -124,14 +124,24 @@ func (c *Conn) SequenceAt(ctx context.Context, z Zone, at time.Time) (uint64, er
 	return low, nil
 }
 
-// MaxAge is how long a zone's messages are kept; 0 is for ever.
+// MaxAge is how long a zone's messages are kept, by the stream of it that does so for the shortest time; 0 is for ever.
 func (c *Conn) MaxAge(ctx context.Context, z Zone) (time.Duration, error) {
-	name := StreamName(c.subjects, z)
-	s, err := c.look(ctx, name)
+	zones, err := c.zones(ctx, z)
 	if err != nil {
-		return 0, fmt.Errorf("look at stream %s: %w", name, err)
+		return 0, err
 	}
-	return s.CachedInfo().Config.MaxAge, nil
+	var shortest time.Duration
+	for _, part := range zones {
+		name := StreamName(c.subjects, part)
+		s, err := c.look(ctx, name)
+		if err != nil {
+			return 0, fmt.Errorf("look at stream %s: %w", name, err)
+		}
+		if age := s.CachedInfo().Config.MaxAge; age != 0 && (shortest == 0 || age < shortest) {
+			shortest = age
+		}
+	}
+	return shortest, nil
 }
 
 // AckFloor is the sequence up to which a consumer's messages are all settled. One that does not exist is ErrNotStored.

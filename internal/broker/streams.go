@@ -170,7 +170,9 @@ func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 	}
 	start := guarded(base(ZoneStart, run+margin, wire.KindStart))
 	start.Metadata = layout.metadata() // it is made first: what it says is settled
-	streams := []jetstream.StreamConfig{start, guarded(base(ZoneIn, p.AnswersKept(), wire.KindIn, wire.KindCtl)), out, done}
+	streams := []jetstream.StreamConfig{start}
+	streams = append(streams, each(ZoneIn, guarded(base(ZoneIn, p.AnswersKept(), wire.KindIn, wire.KindCtl)), wire.KindIn, wire.KindCtl)...)
+	streams = append(streams, append(each(ZoneOut, out, wire.KindOut, wire.KindVoid), done)...)
 	streams = append(streams, each(ZoneTimer, timer, wire.KindTimer, wire.KindFire)...)
 	streams = append(streams, each(ZoneRun, journal, wire.KindRun, wire.KindBlob, wire.KindSpec)...)
 	streams = append(streams,
@@ -249,6 +251,8 @@ type consumerPlan struct {
 	filters []string
 	ackWait time.Duration
 	reader  reader
+	// metadata says of how many consumers of the name this is one; nil is one.
+	metadata map[string]string
 }
 
 // reader is who reads a consumer.
@@ -269,8 +273,13 @@ func (c *Conn) consumers(p Plan) []consumerPlan {
 		if of == workers {
 			wait = AckWait
 		}
-		for _, part := range p.Layout().Consumers(ref) {
-			plans = append(plans, consumerPlan{part, filters, cmp.Or(p.AckWait, wait), of})
+		layout := p.Layout()
+		for _, part := range layout.Consumers(ref) {
+			plan := consumerPlan{ConsumerRef: part, filters: filters, ackWait: cmp.Or(p.AckWait, wait), reader: of}
+			if part != ref {
+				plan.metadata = layout.metadata()
+			}
+			plans = append(plans, plan)
 		}
 	}
 	add(ConsumerRef{ZoneStart, UnroutedConsumer}, workers, c.subjects.All(wire.KindStart))
@@ -336,7 +345,7 @@ func (c *Conn) check(p Plan) error {
 func (p consumerPlan) config() jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable: p.Name, FilterSubjects: p.filters, AckPolicy: jetstream.AckExplicitPolicy,
-		AckWait: p.ackWait, MaxDeliver: -1, MaxAckPending: -1, DeliverPolicy: jetstream.DeliverAllPolicy,
+		AckWait: p.ackWait, MaxDeliver: -1, MaxAckPending: -1, DeliverPolicy: jetstream.DeliverAllPolicy, Metadata: p.metadata,
 	}
 }
 

@@ -65,7 +65,7 @@ func (c *Conn) Verify(ctx context.Context, p Plan) ([]Finding, error) {
 	in := StreamName(c.subjects, ZoneIn)
 	for _, want := range c.streams(p) {
 		needed := want.MaxAge
-		if want.Name == in {
+		if wholeName(want.Name) == in {
 			needed = cmp.Or(p.AnswersNeeded, want.MaxAge)
 		}
 		at := func(ctx context.Context) ([]Finding, error) { return c.lookAtStream(ctx, want, needed) }

@@ -30,7 +30,7 @@ type Load struct {
 	Replicas int     `json:"replicas"`
 	Servers  int     `json:"servers"`
 	Memory   float64 `json:"memory"`
-	// Partitions are the streams that journals are divided into, and timers too: nats.partitions.
+	// Partitions are the streams that journals are divided into, and timers, calls and answers too: nats.partitions.
 	Partitions int `json:"partitions"`
 	// Redis keeps the journals, in RedisMemory bytes.
 	Redis       bool    `json:"redis"`
@@ -140,7 +140,7 @@ func (l *Load) streams() []Stream {
 			Messages: lasting(l.RunsPerSecond*c.Messages, kept[name]), Subjects: lasting(l.RunsPerSecond*c.Subjects, kept[name]),
 			Bytes: lasting(l.RunsPerSecond*c.Bytes, kept[name]),
 		}
-		if name == Runs || name == Timers {
+		if name != Start && name != Done { // which have one message of each run
 			s.Partitions = l.Partitions
 		}
 		if name == Runs {

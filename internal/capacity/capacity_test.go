@@ -95,7 +95,7 @@ func stream(l Load, name string) Stream {
 	return n.stream(name)
 }
 
-// Two streams for journals take twice what one does; of four the one of answers, which is not divided, is busier. What they keep is the same.
+// Two streams for journals take twice what one does; of sixteen the one of init events, which is not divided, is busier. What they keep is the same.
 func TestPlan_Partitions(t *testing.T) {
 	t.Parallel()
 	l := usual()
@@ -113,11 +113,11 @@ func TestPlan_Partitions(t *testing.T) {
 	near(t, "writes to the busiest of two", writes(&two).Used, 40)
 	near(t, "runs a second that two take", writes(&two).At, 2*writes(&one).At)
 	near(t, "subjects", two.ServerSubjects, one.ServerSubjects)
-	l.Partitions = 4
-	four := Plan(l)
-	near(t, "writes to the one of answers, which is not divided", writes(&four).Used, 30)
-	for _, s := range four.Streams {
-		if divided := s.Name == Runs || s.Name == Timers; divided != (s.Partitions == 4) {
+	l.Partitions = 16
+	many := Plan(l)
+	near(t, "writes to the one of init events, which is not divided", writes(&many).Used, 10)
+	for _, s := range many.Streams {
+		if divided := s.Name != Start && s.Name != Done; divided != (s.Partitions == 16) {
 			t.Errorf("%s is divided into %d", s.Name, s.Partitions)
 		}
 	}

@@ -142,7 +142,7 @@ type NATS struct {
 	Root string `json:"root"`
 	// Replicas of streams, 1 to 5; 0 is not set: existing streams stay as they are, new ones have 1.
 	Replicas int `json:"replicas"`
-	// Partitions is how many streams journals and timers are divided into; 0 is not set: as many as there are, 1 where there are none.
+	// Partitions is how many streams journals, timers, calls and answers are each divided into; 0 is not set: as many as there are, 1 where there are none.
 	Partitions int `json:"partitions"`
 	// AnswersAge is how long the stream of answers keeps them.
 	AnswersAge time.Duration `json:"answers_age"`

@@ -33,8 +33,8 @@ type call struct {
 	subject string
 	// reply is where its answer belongs, and where its event says so.
 	reply string
-	// sequences are those of the times that it was published.
-	sequences []uint64
+	// stored is where it is, each time that it was published.
+	stored []stored
 }
 
 // call is a new call of a run of its own, with data.
@@ -88,13 +88,19 @@ func (s *session) putBody(ctx context.Context, c *call, body []byte) error {
 	sequence, err := s.conn.Put(ctx, c.subject, map[string][]string{
 		contentType: {wire.ContentTypeStructured}, "agentd-reply": {c.event.RedirectTo},
 	}, body)
-	c.sequences = append(c.sequences, sequence)
+	c.stored = append(c.stored, s.placed(c, sequence))
 	return err
 }
 
-// settled waits until a message of the stream is acknowledged.
-func (s *session) settled(ctx context.Context, sequence uint64, patience time.Duration) error {
-	at, err := s.seen.find(ctx, patience, func(m message) bool { return m.of(sequence) == acknowledged })
+// placed is where a message of a call is stored under a sequence.
+func (s *session) placed(c *call, sequence uint64) stored {
+	z := s.layout.OfRun(broker.ZoneOut, c.at.Run)
+	return stored{z, broker.StreamName(s.conn.Subjects(), z), sequence}
+}
+
+// settled waits until a stored message is acknowledged.
+func (s *session) settled(ctx context.Context, put stored, patience time.Duration) error {
+	at, err := s.seen.find(ctx, patience, func(m message) bool { return m.of(put) == acknowledged })
 	if err == nil && at < 0 {
 		return failed("it is not acknowledged within %s", patience)
 	}
@@ -103,8 +109,8 @@ func (s *session) settled(ctx context.Context, sequence uint64, patience time.Du
 
 // finish waits until all that was published of a call is acknowledged.
 func (s *session) finish(ctx context.Context, c *call) error {
-	for _, sequence := range c.sequences {
-		if err := s.settled(ctx, sequence, s.Patience); err != nil {
+	for _, put := range c.stored {
+		if err := s.settled(ctx, put, s.Patience); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/internal/broker"
 	"agentd/internal/contracts"
 	"agentd/internal/outbox"
 	"agentd/sdk"
@@ -46,12 +47,31 @@ var answering = []testCase{
 	{name: "other-id", rule: "An event whose id is not the last token of its subject is acknowledged and not answered.", try: tryOtherID},
 }
 
+// tryAnswer makes a call of a run of each stream that calls are divided into.
 func tryAnswer(ctx context.Context, s *session) error {
-	answer, err := s.exchange(ctx, s.valid)
-	if err != nil {
-		return err
+	tried := map[broker.Zone]bool{}
+	for len(tried) < s.layout.Partitions() {
+		c, err := s.call(s.valid)
+		if err != nil {
+			return err
+		}
+		z := s.layout.OfRun(broker.ZoneOut, c.at.Run)
+		if tried[z] {
+			continue
+		}
+		tried[z] = true
+		answer, err := s.ask(ctx, c)
+		if err == nil {
+			err = s.success(answer)
+		}
+		if err != nil && s.layout.Partitions() > 1 {
+			return about(err, "a call on %s", broker.StreamName(s.conn.Subjects(), z))
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return s.success(answer)
+	return nil
 }
 
 func tryAttributes(ctx context.Context, s *session) error {
@@ -304,5 +324,5 @@ func (s *session) void(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	return about(s.settled(ctx, sequence, s.Patience), "the void")
+	return about(s.settled(ctx, s.placed(c, sequence), s.Patience), "the void")
 }

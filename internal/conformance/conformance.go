@@ -9,8 +9,10 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strconv"
 	"time"
 
+	"agentd/internal/broker"
 	"agentd/internal/contracts"
 	"agentd/sdk"
 )
@@ -74,6 +76,8 @@ type Options struct {
 	Data, Fail, Slow json.RawMessage
 	// Only are the names of the cases to try; none is all.
 	Only []string
+	// Partitions is how many streams calls are divided into; 0 is 1.
+	Partitions int
 	// Patience is how long anything may take that has no time of its own; 0 is DefaultPatience.
 	Patience time.Duration
 }
@@ -174,6 +178,9 @@ func (o Options) plan() (plan, error) {
 	faults := unknownCases(o.Only, Names())
 	if len(o.Command) == 0 {
 		faults = append(faults, sdk.Fault{Path: "command", Expected: "the service's program and its arguments", Got: "nothing"})
+	}
+	if _, err := broker.NewLayout(max(o.Partitions, 1)); err != nil {
+		faults = append(faults, sdk.Fault{Path: "partitions", Expected: "a power of two up to 256", Got: strconv.Itoa(o.Partitions)})
 	}
 	p := plan{version: version, compiled: compiled, valid: o.Data}
 	if len(p.valid) == 0 {

@@ -16,8 +16,14 @@ import (
 // try tries the cases on this test binary as the service with a defect.
 func try(t *testing.T, defect string, patience time.Duration, cases ...string) Report {
 	t.Helper()
+	return tryOn(t, 1, defect, patience, cases...)
+}
+
+// tryOn is try where calls are divided.
+func tryOn(t *testing.T, partitions int, defect string, patience time.Duration, cases ...string) Report {
+	t.Helper()
 	report, err := Run(t.Context(), Options{
-		Contract: weatherContract(), Command: []string{os.Args[0]}, Only: cases, Patience: patience, Output: t.Output(),
+		Partitions: partitions, Contract: weatherContract(), Command: []string{os.Args[0]}, Only: cases, Patience: patience, Output: t.Output(),
 		Environ: []string{serviceVariable + "=" + defect, "CONFORMANCE_TEST_LOCK=" + filepath.Join(t.TempDir(), "lock")},
 		Data:    json.RawMessage(`{"city":"Bern"}`), Fail: json.RawMessage(`{"city":"Atlantis"}`), Slow: json.RawMessage(`{"city":"Limbo"}`),
 	})
@@ -74,6 +80,23 @@ func TestRun_GoodServicesPass(t *testing.T) {
 			try(t, name, DefaultPatience).passes(t, 26)
 		})
 	}
+}
+
+// Where calls are divided, a service of sdk/service has those of all streams. One that knows of one stream has none: it is told that the
+// consumer is not there, rather than given a part of its calls.
+func TestRun_OnPartitions(t *testing.T) {
+	t.Parallel()
+	t.Run("sdk", func(t *testing.T) {
+		t.Parallel()
+		tryOn(t, 4, "sdk", DefaultPatience).passes(t, 26)
+	})
+	t.Run("none", func(t *testing.T) {
+		t.Parallel()
+		r := tryOn(t, 2, "none", time.Second, "answer").Results[0]
+		if r.Outcome != Failed || !strings.Contains(r.Why, "the program ended") && !strings.Contains(r.Why, "of the stream AGENTD_OUT_") {
+			t.Errorf("%s: %s", r.Outcome, r.Why)
+		}
+	})
 }
 
 // Every case finds a service that does not keep to it.

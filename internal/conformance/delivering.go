@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"agentd/internal/broker"
@@ -36,9 +35,9 @@ func tryAcknowledge(ctx context.Context, s *session) error {
 	if err := s.put(ctx, c); err != nil {
 		return err
 	}
-	sequence := c.sequences[0]
+	put := c.stored[0]
 	if _, err := s.seen.find(ctx, s.Patience, func(m message) bool {
-		said := m.of(sequence)
+		said := m.of(put)
 		return said == acknowledged || said == responded
 	}); err != nil {
 		return err
@@ -46,7 +45,7 @@ func tryAcknowledge(ctx context.Context, s *session) error {
 	answered := false
 	messages, _ := s.seen.all()
 	for _, m := range messages {
-		said := m.of(sequence)
+		said := m.of(put)
 		switch {
 		case m.subject == c.reply:
 			answered = true
@@ -151,16 +150,22 @@ func (s *session) flood(ctx context.Context, times int) ([]*call, error) {
 
 // drained waits until the service has dealt with everything, and looks whether all calls have their answers.
 func (s *session) drained(ctx context.Context, calls []*call) error {
-	last := slices.Max(calls[len(calls)-1].sequences)
-	err := s.untilBacklog(ctx, s.Patience, func(b broker.Backlog) bool {
-		return b.Reached >= last && b.Pending == 0 && b.Unacked == 0
+	last := map[broker.Zone]uint64{}
+	for _, c := range calls {
+		for _, put := range c.stored {
+			last[put.zone] = max(last[put.zone], put.sequence)
+		}
+	}
+	err := s.untilBacklogs(ctx, s.Patience, func(z broker.Zone, b broker.Backlog) bool {
+		return b.Reached >= last[z] && b.Pending == 0 && b.Unacked == 0
 	})
 	if errors.Is(err, errLate) {
-		b, err := s.backlog(ctx)
+		var unacked, pending int64
+		err := s.eachBacklog(ctx, func(_ broker.Zone, b broker.Backlog) { unacked, pending = unacked+b.Unacked, pending+b.Pending })
 		if err != nil {
 			return err
 		}
-		return failed("after %s %d deliveries are not acknowledged, and %d wait", s.Patience, b.Unacked, b.Pending)
+		return failed("after %s %d deliveries are not acknowledged, and %d wait", s.Patience, unacked, pending)
 	}
 	if err != nil {
 		return err

@@ -36,7 +36,9 @@ func (s *session) inHand(ctx context.Context, due time.Duration) (*call, error) 
 	if err := s.put(ctx, c); err != nil {
 		return nil, err
 	}
-	return c, s.untilBacklog(ctx, s.Patience, func(b broker.Backlog) bool { return b.Pending == 0 && b.Unacked > 0 })
+	return c, s.untilBacklogs(ctx, s.Patience, func(z broker.Zone, b broker.Backlog) bool {
+		return z != c.stored[0].zone || b.Pending == 0 && b.Unacked > 0
+	})
 }
 
 func tryHeartbeat(ctx context.Context, s *session) error {
@@ -46,7 +48,7 @@ func tryHeartbeat(ctx context.Context, s *session) error {
 	}
 	defer s.program.kill()
 	at, err := s.seen.find(ctx, broker.CallWait, func(m message) bool {
-		return m.of(c.sequences[0]) == inProgress || m.of(c.sequences[0]) == acknowledged
+		return m.of(c.stored[0]) == inProgress || m.of(c.stored[0]) == acknowledged
 	})
 	if err != nil {
 		return err
@@ -54,7 +56,7 @@ func tryHeartbeat(ctx context.Context, s *session) error {
 	if at < 0 {
 		return failed("nothing is said to the delivery for %s: the call is delivered to somebody else", broker.CallWait)
 	}
-	if messages, _ := s.seen.all(); messages[at].of(c.sequences[0]) == acknowledged {
+	if messages, _ := s.seen.all(); messages[at].of(c.stored[0]) == acknowledged {
 		return skipped("the call was finished before a delivery had to be extended: --slow is not slow")
 	}
 	return s.void(ctx, c)

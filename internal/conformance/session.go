@@ -18,12 +18,19 @@ type session struct {
 	Options
 	plan
 	program *program
+	// layout is how calls are divided.
+	layout broker.Layout
 	// made counts the calls.
 	made int
 }
 
 // open starts the server and makes what the service needs there.
 func (s *session) open(ctx context.Context) error {
+	layout, err := broker.NewLayout(max(s.Partitions, 1))
+	if err != nil {
+		return err
+	}
+	s.layout = layout
 	// Not everything: who listens to the inbox of a program that is gone has the server go on to deliver there.
 	if err := s.openHost(ctx, ackPrefix+">", wire.DefaultSubjects().All(wire.KindIn)); err != nil {
 		return err
@@ -43,22 +50,30 @@ func (s *session) close() error {
 // redeliverAfter sets how long a delivery lasts that is not extended.
 func (s *session) redeliverAfter(ctx context.Context, d time.Duration) error {
 	_, err := s.conn.Provision(ctx, broker.Plan{
-		AckWait: d, Services: []broker.ServicePlan{{Domain: s.Contract.Domain, Type: s.Contract.Type}},
+		AckWait: d, Services: []broker.ServicePlan{{Domain: s.Contract.Domain, Type: s.Contract.Type}}, Partitions: s.layout.Partitions(),
 	})
 	return err
 }
 
-func (s *session) backlog(ctx context.Context) (broker.Backlog, error) {
-	return s.conn.Backlog(ctx, broker.ServiceConsumer(s.Contract.Domain, s.Contract.Type))
+// eachBacklog looks at the service's consumers: one on each stream that calls are divided into.
+func (s *session) eachBacklog(ctx context.Context, look func(broker.Zone, broker.Backlog)) error {
+	for _, ref := range s.layout.Consumers(broker.ServiceConsumer(s.Contract.Domain, s.Contract.Type)) {
+		b, err := s.conn.Backlog(ctx, ref)
+		if err != nil {
+			return err
+		}
+		look(ref.Zone, b)
+	}
+	return nil
 }
 
-// untilBacklog looks at the consumer until something is so of it.
-func (s *session) untilBacklog(ctx context.Context, patience time.Duration, holds func(broker.Backlog) bool) error {
+// untilBacklogs looks at the consumers until something is so of each of them.
+func (s *session) untilBacklogs(ctx context.Context, patience time.Duration, holds func(broker.Zone, broker.Backlog) bool) error {
 	var problem error
 	err := until(ctx, patience, func() bool {
-		b, err := s.backlog(ctx)
-		problem = err
-		return err != nil || holds(b)
+		all := true
+		problem = s.eachBacklog(ctx, func(z broker.Zone, b broker.Backlog) { all = all && holds(z, b) })
+		return problem != nil || all
 	})
 	return errors.Join(problem, err)
 }
@@ -67,7 +82,7 @@ func (s *session) untilBacklog(ctx context.Context, patience time.Duration, hold
 func (s *session) serve(ctx context.Context) error {
 	if s.program == nil || s.program.over() {
 		// Until the server has noticed that the one before is gone, it gives calls to it.
-		err := s.untilBacklog(ctx, s.Patience, func(b broker.Backlog) bool { return b.Pulls == 0 })
+		err := s.untilBacklogs(ctx, s.Patience, func(_ broker.Zone, b broker.Backlog) bool { return b.Pulls == 0 })
 		if err != nil {
 			return err
 		}
@@ -76,13 +91,20 @@ func (s *session) serve(ctx context.Context) error {
 		}
 	}
 	patience := max(s.Patience, DefaultPatience)
-	err := s.untilBacklog(ctx, patience, func(b broker.Backlog) bool { return s.program.over() || b.Pulls > 0 || b.Unacked > 0 })
+	var unread broker.Zone
+	err := s.untilBacklogs(ctx, patience, func(z broker.Zone, b broker.Backlog) bool {
+		read := s.program.over() || b.Pulls > 0 || b.Unacked > 0
+		if !read {
+			unread = z
+		}
+		return read
+	})
 	switch {
 	case s.program.over():
 		return failed("the program asks for no calls")
 	case errors.Is(err, errLate):
-		return failed("the program asks for no calls of the consumer %s within %s; NATS_URL says where",
-			broker.ServiceConsumer(s.Contract.Domain, s.Contract.Type).Name, patience)
+		return failed("the program asks for no calls of the consumer %s of the stream %s within %s; NATS_URL says where",
+			broker.ServiceConsumer(s.Contract.Domain, s.Contract.Type).Name, broker.StreamName(s.conn.Subjects(), unread), patience)
 	}
 	return err
 }

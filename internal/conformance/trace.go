@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"agentd/internal/broker"
 )
 
 // message is what somebody published.
@@ -86,8 +88,15 @@ const (
 	responded
 )
 
-// of is what a message says of the delivery of the stream's message with that sequence.
-func (m message) of(sequence uint64) settlement {
+// stored is where a message is stored.
+type stored struct {
+	zone     broker.Zone
+	stream   string
+	sequence uint64
+}
+
+// of is what a message says of the delivery of a stored one.
+func (m message) of(at stored) settlement {
 	rest, ok := strings.CutPrefix(m.subject, ackPrefix)
 	if !ok {
 		return notOfDelivery
@@ -98,7 +107,7 @@ func (m message) of(sequence uint64) settlement {
 	if len(tokens) > 7 {
 		tokens = tokens[2:]
 	}
-	if len(tokens) < 7 || tokens[3] != strconv.FormatUint(sequence, 10) {
+	if len(tokens) < 7 || tokens[0] != at.stream || tokens[3] != strconv.FormatUint(at.sequence, 10) {
 		return notOfDelivery
 	}
 	switch text := string(m.data); {

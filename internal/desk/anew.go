@@ -90,12 +90,18 @@ func (r *reading) begin(opening, working context.Context) error {
 		}
 		lacking(err)
 	}
-	letters := subjects.Root() + "." + string(wire.KindDLQ) + ".*." + strings.ToLower(broker.StreamName(subjects, broker.ZoneIn)) + ".>"
-	if err := r.follow(opening, working, broker.ZoneDLQ, letters, r.keep((*inbox).rejected), later); err != nil {
-		if opening.Err() != nil || errors.Is(err, broker.ErrOtherStream) {
-			return err
+	parts, err := r.d.o.Conn.Zones(opening, broker.ZoneIn)
+	if err != nil {
+		return err
+	}
+	for _, part := range parts {
+		letters := subjects.Root() + "." + string(wire.KindDLQ) + ".*." + strings.ToLower(broker.StreamName(subjects, part)) + ".>"
+		if err := r.follow(opening, working, broker.ZoneDLQ, letters, r.keep((*inbox).rejected), later); err != nil {
+			if opening.Err() != nil || errors.Is(err, broker.ErrOtherStream) {
+				return err
+			}
+			lacking(err)
 		}
-		lacking(err)
 	}
 	for _, filter := range answers {
 		if err := r.follow(opening, working, broker.ZoneIn, filter, r.keep((*inbox).answered), later); err != nil {

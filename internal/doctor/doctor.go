@@ -143,15 +143,25 @@ func (e *Examination) broker(ctx context.Context, monitor string) error {
 
 // answers tells what keeping answers costs: they leave by their age alone. That they leave too early is found with the streams.
 func (e *Examination) answers(ctx context.Context, p broker.Plan) {
+	zones, err := e.conn.Zones(ctx, broker.ZoneIn)
+	if err != nil {
+		return // it may not look, or the streams are not there: both were found before
+	}
+	for _, z := range zones {
+		e.answersOn(ctx, p, z)
+	}
+}
+
+func (e *Examination) answersOn(ctx context.Context, p broker.Plan, z broker.Zone) {
 	var kept broker.ZoneState
 	err := e.conn.Permitted(ctx, func(ctx context.Context) (err error) {
-		kept, err = e.conn.ZoneState(ctx, broker.ZoneIn)
+		kept, err = e.conn.ZoneState(ctx, z)
 		return err
 	})
 	if err != nil {
-		return // it may not look, or the stream is not there: both were found before
+		return
 	}
-	name := broker.StreamName(e.conn.Subjects(), broker.ZoneIn)
+	name := broker.StreamName(e.conn.Subjects(), z)
 	text := fmt.Sprintf("%s: %s on %s, %s", name, show.Count(int(kept.Messages), "message"), show.Count(int(kept.Subjects), "subject"),
 		show.Size(float64(kept.Bytes)))
 	switch planned := p.AnswersKept(); {
@@ -387,8 +397,31 @@ func (e *Examination) services(ctx context.Context, services []broker.ServicePla
 				Code: "no_service", Severity: broker.SeverityWarning,
 				Message: "nobody serves " + s.Type + in(s.Domain) + ": calls wait until their deadline", Remedy: "start the service",
 			})
+		default:
+			e.partlyServed(ctx, s)
 		}
 	}
+}
+
+// partlyServed looks whether a service reads its calls on all streams that they are divided into.
+func (e *Examination) partlyServed(ctx context.Context, s broker.ServicePlan) {
+	var unread []broker.ConsumerRef
+	err := e.conn.Permitted(ctx, func(ctx context.Context) (err error) {
+		unread, err = e.conn.PartlyRead(ctx, broker.ServiceConsumer(s.Domain, s.Type))
+		return err
+	})
+	if err != nil || len(unread) == 0 {
+		return // that it may not look, or cannot, was found before
+	}
+	var streams []string
+	for _, ref := range unread {
+		streams = append(streams, broker.StreamName(e.conn.Subjects(), ref.Zone))
+	}
+	e.found(broker.Finding{
+		Code: "service_partly", Severity: broker.SeverityError,
+		Message: fmt.Sprintf("who serves %s%s does not read %s: calls there wait until their deadline", s.Type, in(s.Domain), strings.Join(streams, ", ")),
+		Remedy:  "have its program read the consumers of all streams that calls are divided into (docs/wire.md, \"Streams\"), or serve it with one of our packages",
+	})
 }
 
 func in(domain string) string {

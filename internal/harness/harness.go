@@ -43,7 +43,7 @@ func DefaultPatience() time.Duration {
 	return Patience
 }
 
-// PartitionsVariable is the environment variable that says how many streams journals and timers are divided into, such as 4: whatever a test
+// PartitionsVariable is the environment variable that says how many streams journals, timers, calls and answers are each divided into, such as 4: whatever a test
 // proves is to be so however many there are.
 const PartitionsVariable = "AGENTD_TEST_PARTITIONS"
 
@@ -70,7 +70,7 @@ type Options struct {
 	OpenStore func(conn *broker.Conn) runner.Store
 	// Patience is how long anything may take; 0 is DefaultPatience.
 	Patience time.Duration
-	// Partitions is how many streams journals and timers are divided into; 0 is Partitions().
+	// Partitions is how many streams journals, timers, calls and answers are each divided into; 0 is Partitions().
 	Partitions int
 	// Workers is how many workers serve; 0 is 1.
 	Workers int

@@ -27,7 +27,12 @@ func (p *pass) inits(token string, _ sdk.AgentSpec) []string {
 
 // lostDelegations examines calls of agents by agents.
 func (p *pass) lostDelegations(ctx context.Context) error {
-	return p.scan(ctx, broker.ZoneOut, p.delegations)
+	for _, z := range p.layout.Zones(broker.ZoneOut) {
+		if err := p.scan(ctx, z, p.delegations); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // delegations are where other agents start runs of an agent.

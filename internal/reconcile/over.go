@@ -46,11 +46,17 @@ func Clear(ctx context.Context, o Options) (Report, error) {
 // unpermitted is what to do about a user who may not remove anything.
 const unpermitted = ": give workers the rights that `agentd nats-config` prints, or set retention.calls to 0, which keeps calls as long as their stream does"
 
+// forgetting removes the messages of a stream on a filter, up to a sequence.
+type forgetting = func(ctx context.Context, filter string, through uint64) error
+
 // over removes the calls of runs that have ended.
 func (p *pass) over(ctx context.Context) error {
-	forget, err := p.Conn.Forgetting(ctx, broker.ZoneOut)
-	if err != nil {
-		return err
+	forget := map[broker.Zone]forgetting{}
+	for _, z := range p.layout.Zones(broker.ZoneOut) {
+		var err error
+		if forget[z], err = p.Conn.Forgetting(ctx, z); err != nil {
+			return err
+		}
 	}
 	x := newListing(p)
 	for n := range partitions {
@@ -78,9 +84,7 @@ func (p *pass) over(ctx context.Context) error {
 }
 
 // clear removes the calls of a run, if it has ended.
-func (p *pass) clear(
-	ctx context.Context, run wire.RunKey, calls, voids []string, forget func(context.Context, string, uint64) error,
-) error {
+func (p *pass) clear(ctx context.Context, run wire.RunKey, calls, voids []string, forget map[broker.Zone]forgetting) error {
 	last, err := p.Store.Head(ctx, run)
 	if errors.Is(err, runner.ErrNotFound) || errors.Is(err, runner.ErrCorrupt) {
 		return nil // passes over runs say so
@@ -95,7 +99,8 @@ func (p *pass) clear(
 	if refilled, err := p.refilled(ctx, &e); err != nil || !refilled {
 		return err
 	}
-	if needed, err := p.needed(ctx, &e, calls, voids); err != nil || needed {
+	z := p.layout.OfRun(broker.ZoneOut, run)
+	if needed, err := p.needed(ctx, &e, z, calls, voids); err != nil || needed {
 		return err
 	}
 	if !p.DryRun {
@@ -104,7 +109,7 @@ func (p *pass) clear(
 		}
 		filter := fmt.Sprintf("%s.*.*.*.%s.%s.%s.>", p.subjects.Root(), wire.NameToken(e.Head.Agent), run.Partition, run.Token)
 		// The end of the stream was read before the head: what was published later is of a run that was taken up again.
-		if err := forget(ctx, filter, p.states[broker.ZoneOut].Last); err != nil {
+		if err := forget[z](ctx, filter, p.states[z].Last); err != nil {
 			return err
 		}
 	}
@@ -144,8 +149,8 @@ func (p *pass) notePurged(ctx context.Context) error {
 }
 
 // needed reports whether somebody is not through with what has to do with the end of a run: the message that it ended with, an agent that it
-// called, or whoever was told that a call is given up. Of all else its absence says as much.
-func (p *pass) needed(ctx context.Context, e *core.Entry, calls, voids []string) (bool, error) {
+// called, or whoever was told that a call is given up. Of all else its absence says as much. The run's calls are on the stream of z.
+func (p *pass) needed(ctx context.Context, e *core.Entry, z broker.Zone, calls, voids []string) (bool, error) {
 	// A stream that was made anew does not have the message.
 	if zone, ok := p.zoneOf(e.Cause.Stream); ok && e.Cause.Sequence <= p.states[zone].Last {
 		readers, err := p.readersOf(ctx, zone)
@@ -159,7 +164,7 @@ func (p *pass) needed(ctx context.Context, e *core.Entry, calls, voids []string)
 			}
 		}
 	}
-	readers, err := p.readersOf(ctx, broker.ZoneOut)
+	readers, err := p.readersOf(ctx, z)
 	if err != nil {
 		return false, err
 	}

@@ -27,7 +27,7 @@ func TestPartitions_AreAllPassedOver(t *testing.T) {
 			for len(on) < partitions || len(runs) < 2*partitions {
 				b := r.begin("add")
 				runs = append(runs, b)
-				on[layout.ZoneOf(r.conn.Subjects().Fire(b.agent, b.key))] = true
+				on[layout.OfRun(broker.ZoneTimer, b.key)] = true
 			}
 			for _, b := range runs {
 				r.waiting(b, 1)

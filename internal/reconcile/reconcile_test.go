@@ -348,7 +348,9 @@ func TestRun_IsWokenWhenItsMessageIsGone(t *testing.T) {
 	<-asked
 	child := r.child(b)
 	r.stop()
-	stream := broker.StreamName(r.conn.Subjects(), broker.ZoneOut)
+	layout, err := r.conn.Layout(r.context())
+	r.check("look how streams are divided", err)
+	stream := broker.StreamName(r.conn.Subjects(), layout.OfRun(broker.ZoneOut, b.key))
 	r.check("delete the stream", r.conn.JetStream().DeleteStream(r.context(), stream)) // the one in its place has not come to that sequence
 	r.provision()
 	r.model = sdktest.ModelFunc(plan)

@@ -53,10 +53,11 @@ func (c *countingService) serve(r *rig, url string) {
 }
 
 // copied copies the files of the streams, and returns what puts the copy in their place. The server must not run.
-func copied(t *testing.T, server *killed.Server) (restore func()) {
+func (r *rig) copied(server *killed.Server) (restore func()) {
+	t := r.t
 	t.Helper()
 	copies := map[broker.Zone]setback.Files{}
-	for _, z := range setback.Zones {
+	for _, z := range r.setBack() {
 		copies[z] = taken(t, server, z)
 	}
 	return func() {
@@ -163,13 +164,13 @@ func TestAfterRestarts_WithoutPower(t *testing.T) {
 				earlier, left := map[broker.Zone]setback.Files{}, map[broker.Zone]setback.Files{}
 				for _, files := range []map[broker.Zone]setback.Files{earlier, left} {
 					moment()
-					for _, z := range setback.Zones {
+					for _, z := range r.setBack() {
 						files[z] = taken(t, server, z)
 					}
 				}
 				moment()
 				server.Kill()
-				for _, z := range setback.Zones {
+				for _, z := range r.setBack() {
 					leave(earlier[z], left[z])
 					put(t, server, z, left[z])
 				}
@@ -220,7 +221,7 @@ func TestAfterRestarts_NoRunIsLost(t *testing.T) {
 				restore := func() {}
 				if of.setBack {
 					server.Stop()
-					restore = copied(t, server)
+					restore = r.copied(server)
 					server.Start()
 				}
 				var begun []begun
@@ -294,7 +295,7 @@ func TestAfterRestarts_NobodyServesTheAgent(t *testing.T) {
 	for _, b := range []begun{refused[0], finished} {
 		r.delete(r.conn.Subjects().Done(b.agent, b.key, b.init))
 	}
-	for _, c := range broker.AgentConsumers("desk") {
+	for _, c := range r.divided(broker.AgentConsumers("desk")...) {
 		r.check("forget that the agent was served", r.conn.JetStream().DeleteConsumer(r.context(), broker.StreamName(r.conn.Subjects(), c.Zone), c.Name))
 	}
 	r.agents, r.interval = r.agents[1:], time.Hour // passes come much later
@@ -384,7 +385,7 @@ func TestRun_StreamsMadeAnew(t *testing.T) {
 			want := rebuilt()
 			for _, async := range []bool{true, false} {
 				r.stop()
-				for _, z := range setback.Zones {
+				for _, z := range r.setBack() {
 					r.check("delete stream", r.conn.JetStream().DeleteStream(r.context(), broker.StreamName(r.conn.Subjects(), z)))
 				}
 				r.async = async

@@ -33,6 +33,7 @@ import (
 	"agentd/internal/worker"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/test/setback"
 )
 
 func TestMain(m *testing.M) {
@@ -183,6 +184,13 @@ func (r *rig) provision() {
 	plan.Async, plan.Partitions = r.async, cmp.Or(r.partitions, harness.Partitions())
 	_, err := r.conn.Provision(r.context(), plan)
 	r.check("provision", err)
+}
+
+// setBack are the zones whose streams may be set back.
+func (r *rig) setBack() []broker.Zone {
+	l, err := broker.NewLayout(max(1, cmp.Or(r.partitions, harness.Partitions())))
+	r.check("look how streams are divided", err)
+	return setback.Zones(l)
 }
 
 func (r *rig) check(doing string, err error) {
@@ -514,29 +522,39 @@ func (r *rig) streams() map[broker.Zone]uint64 {
 	return last
 }
 
-// forget makes a consumer anew, which takes all that there is for read.
+// forget makes a consumer anew, on all streams of its zone, which takes all that there is for read.
 func (r *rig) forget(ref broker.ConsumerRef) {
 	r.t.Helper()
-	stream, err := r.conn.JetStream().Stream(r.context(), broker.StreamName(r.conn.Subjects(), ref.Zone))
-	r.check("open stream", err)
-	consumer, err := stream.Consumer(r.context(), ref.Name)
-	r.check("open consumer", err)
-	cfg := consumer.CachedInfo().Config
-	r.check("delete consumer", stream.DeleteConsumer(r.context(), ref.Name))
-	cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, stream.CachedInfo().State.LastSeq+1
-	_, err = stream.CreateConsumer(r.context(), cfg)
-	r.check("create consumer", err)
+	r.anew(ref, func(cfg *jetstream.ConsumerConfig, last uint64) {
+		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, last+1
+	})
 }
 
-// rewind makes a consumer anew, which reads everything again.
+// rewind makes a consumer anew, on all streams of its zone, which reads everything again.
 func (r *rig) rewind(ref broker.ConsumerRef) {
 	r.t.Helper()
-	stream, err := r.conn.JetStream().Stream(r.context(), broker.StreamName(r.conn.Subjects(), ref.Zone))
-	r.check("open stream", err)
-	consumer, err := stream.Consumer(r.context(), ref.Name)
-	r.check("open consumer", err)
-	cfg := consumer.CachedInfo().Config
-	r.check("delete consumer", stream.DeleteConsumer(r.context(), ref.Name))
-	_, err = stream.CreateConsumer(r.context(), cfg)
-	r.check("create consumer", err)
+	r.anew(ref, func(*jetstream.ConsumerConfig, uint64) {})
+}
+
+func (r *rig) anew(ref broker.ConsumerRef, change func(cfg *jetstream.ConsumerConfig, last uint64)) {
+	r.t.Helper()
+	for _, part := range r.divided(ref) {
+		stream, err := r.conn.JetStream().Stream(r.context(), broker.StreamName(r.conn.Subjects(), part.Zone))
+		r.check("open stream", err)
+		consumer, err := stream.Consumer(r.context(), part.Name)
+		r.check("open consumer", err)
+		cfg := consumer.CachedInfo().Config
+		r.check("delete consumer", stream.DeleteConsumer(r.context(), part.Name))
+		change(&cfg, stream.CachedInfo().State.LastSeq)
+		_, err = stream.CreateConsumer(r.context(), cfg)
+		r.check("create consumer", err)
+	}
+}
+
+// divided are a consumer's on all streams of its zone.
+func (r *rig) divided(refs ...broker.ConsumerRef) []broker.ConsumerRef {
+	r.t.Helper()
+	parts, err := r.conn.Divided(r.context(), refs...)
+	r.check("look how streams are divided", err)
+	return parts
 }

@@ -11,6 +11,10 @@ import * as wire from "./wire.js";
 
 // A delivery lasts 14.3 s unless it is extended.
 const HEARTBEAT = 5000, PULL = 30_000;
+// How long a call may wait here for a slot before others are given it.
+const PATIENCE = 1000;
+// The server says with these codes that it has no such stream, or no such consumer.
+const MISSING = [10059, 10014];
 // The server refuses to store a second answer on a reply subject with this code.
 const WRONG_LAST_SEQUENCE = 10071;
 
@@ -89,6 +93,42 @@ async function compile(schema) {
   }
 }
 
+/** So many calls may be in hand at once. */
+class Slots {
+  #free;
+  #waiting = new Set();
+
+  constructor(free) {
+    this.#free = free;
+  }
+
+  /** Waits until a slot is free, without taking it. */
+  async some() {
+    while (this.#free === 0) await new Promise((resolve) => this.#waiting.add(resolve));
+  }
+
+  /** Takes a slot, and reports whether one was free in time. */
+  async take(milliseconds) {
+    const late = AbortSignal.timeout(milliseconds);
+    while (this.#free === 0 && !late.aborted) {
+      await new Promise((resolve) => {
+        this.#waiting.add(resolve);
+        late.addEventListener("abort", resolve, { once: true });
+      });
+    }
+    if (this.#free === 0) return false;
+    this.#free--;
+    return true;
+  }
+
+  release() {
+    this.#free++;
+    const waiting = [...this.#waiting];
+    this.#waiting.clear();
+    for (const resolve of waiting) resolve();
+  }
+}
+
 /** A service while it runs. */
 class Serving {
   active = new Map();
@@ -96,7 +136,7 @@ class Serving {
   waiting = new Set();
 
   constructor(service, nc, signal) {
-    Object.assign(this, { service, nc, signal, log: service.log });
+    Object.assign(this, { service, nc, signal, log: service.log, slots: new Slots(service.slots) });
   }
 
   async run() {
@@ -106,8 +146,8 @@ class Serving {
     const voids = service.hearVoids && nc.subscribe(`agentd.void.${tokens}.>`, { callback: (_, m) => m && this.#void(m.subject) });
     const changes = nc.status();
     const renewing = this.#renew(changes);
-    const pulls = Array.from({ length: service.slots }, () => this.#pull(`svc_${tokens.replace(".", "_")}`));
-    await Promise.all(pulls);
+    const consumers = await this.#consumers(`svc_${tokens.replace(".", "_")}`);
+    await Promise.all(consumers.flatMap((consumer) => Array.from({ length: service.slots }, () => this.#pull(consumer))));
     changes.stop();
     await renewing;
     if (voids) voids.unsubscribe();
@@ -124,11 +164,46 @@ class Serving {
     this.active.get(subject.split(".").at(-1))?.abort(new AgentdError("cancelled", "nobody waits for the call any more"));
   }
 
+  /**
+   * The consumers that have the service's calls, each as the server knows it: one on AGENTD_OUT, or one on each of the streams that calls are
+   * divided into, which the first of these says.
+   */
+  async #consumers(name) {
+    while (!this.signal.aborted) {
+      try {
+        for (const stream of ["AGENTD_OUT", "AGENTD_OUT_0"]) {
+          const { error, config } = (await wire.request(this.nc, `$JS.API.CONSUMER.INFO.${stream}.${name}`, "")).json();
+          if (MISSING.includes(error?.err_code)) continue;
+          if (error) throw new Unavailable(error.description);
+          const partitions = Number(config.metadata?.["agentd-partitions"] ?? 1);
+          return partitions === 1 ? [`${stream}.${name}`] : Array.from({ length: partitions }, (_, i) => `AGENTD_OUT_${i}.${name}`);
+        }
+        this.log.error(`the consumer ${name} does not exist: run agentd provision, with a configuration that has the contract`);
+      } catch (error) {
+        if (error.code === "permission_denied") return [`AGENTD_OUT.${name}`]; // it may ask for calls, and for nothing else
+        this.log.warn(`no calls come: ${error.message}`);
+      }
+      await sleep(1000, undefined, { signal: this.signal }).catch(() => {}); // it ends at once when the service does
+    }
+    return [];
+  }
+
   /** Takes one call after the other. */
   async #pull(consumer) {
-    while (!this.signal.aborted) {
+    for (;;) {
+      await this.slots.some();
+      if (this.signal.aborted) return;
       const message = await this.#next(consumer);
-      if (message) await this.#settle(message);
+      if (!message) continue;
+      if (!(await this.slots.take(PATIENCE))) {
+        message.respond("-NAK"); // calls of other consumers have come before: somebody else may be free
+        continue;
+      }
+      try {
+        await this.#settle(message);
+      } finally {
+        this.slots.release();
+      }
     }
   }
 
@@ -140,7 +215,7 @@ class Serving {
     this.signal.addEventListener("abort", over, { once: true });
     try {
       const ask = JSON.stringify({ batch: 1, expires: PULL * 1e6 });
-      this.nc.publish(`$JS.API.CONSUMER.MSG.NEXT.AGENTD_OUT.${consumer}`, ask, { reply: inbox });
+      this.nc.publish(`$JS.API.CONSUMER.MSG.NEXT.${consumer}`, ask, { reply: inbox });
       for await (const m of subscription) {
         const status = m.headers?.code || (m.headers?.status ? Number.parseInt(m.headers.status, 10) : 0);
         if (!status) return m;

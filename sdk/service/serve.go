@@ -52,15 +52,22 @@ func (s *serving) run(ctx context.Context) {
 		background.Go(func() { s.announceMissing(ctx, ref) })
 		defer s.listenVoid(domain)()
 	}
-	s.conn.Consume(ctx, broker.ConsumeOptions{Consumers: consumers, Slots: s.slots, Grace: s.grace, Handle: s.handle})
+	s.conn.Consume(ctx, broker.ConsumeOptions{Consumers: s.conn.AwaitReading(ctx, consumers...), Slots: s.slots, Grace: s.grace, Handle: s.handle})
 	background.Wait()
 }
 
-// announceMissing says what to do about a consumer that does not exist. Consume waits for it.
+// announceMissing says what to do about a consumer that does not exist, on any of the streams that calls are divided into. It is waited for.
 func (s *serving) announceMissing(ctx context.Context, ref broker.ConsumerRef) {
-	exists, err := s.conn.HasConsumer(ctx, ref)
+	parts, err := s.conn.Reading(ctx, ref)
+	exists := err == nil
+	for i := 0; i < len(parts) && exists && err == nil; i++ {
+		exists, err = s.conn.HasConsumer(ctx, parts[i])
+	}
+	if errors.Is(err, broker.ErrNotStored) {
+		err = nil
+	}
 	switch {
-	case ctx.Err() != nil, exists:
+	case ctx.Err() != nil, exists && err == nil:
 	case err != nil:
 		s.log.Warn("whether the service's consumer exists is unknown", "consumer", ref.Name, "error", err)
 	default:

@@ -66,7 +66,7 @@ type Options struct {
 	Provision bool
 	// Replicas of each stream, for Provision; 0 leaves existing streams as they are, and is 1 for new ones.
 	Replicas int
-	// Partitions is how many streams journals and timers are divided into: a power of two up to 256, for ever. 0 is as many as there are,
+	// Partitions is how many streams journals, timers, calls and answers are each divided into: a power of two up to 256, for ever. 0 is as many as there are,
 	// and 1 where Provision makes the first. A worker does not start on streams that are divided otherwise.
 	Partitions int
 	// AnswersAge is how long the broker keeps answers, and messages to runs, for Provision; 0 is 7 days. It is never shorter than the agents

@@ -24,7 +24,7 @@ func (n *nemesis) killed(s *server, rng *rand.Rand) error {
 	n.record.fault("SIGKILL to " + s.name + ", and streams set back")
 	dir := filepath.Join(n.dir, "nats")
 	older := map[broker.Zone]setback.Files{}
-	for _, z := range setback.Zones {
+	for _, z := range setback.Zones(broker.Layout{}) {
 		files, err := setback.Take(dir, z)
 		if err != nil {
 			return err
@@ -105,7 +105,7 @@ func (e *evidence) heard(z broker.Zone) []stored {
 // given. Workers remove calls of runs that have ended meanwhile, so what is missing is looked for once more.
 func (e *evidence) madeAgain(ctx context.Context) {
 	there := map[string]bool{}
-	for _, z := range setback.Zones {
+	for _, z := range setback.Zones(broker.Layout{}) {
 		for i := range e.there[z] {
 			there[e.there[z][i].Subject] = true
 		}

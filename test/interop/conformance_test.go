@@ -33,12 +33,18 @@ func TestConformance_ByHand(t *testing.T) {
 // The services of our packages in other languages keep to all of the wire.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	for name, service := range map[string]func(*testing.T) command{"python": pythonSDKCommand, "node": nodeSDKCommand} {
+	for name, try := range map[string]struct {
+		service    func(*testing.T) command
+		partitions int
+	}{
+		"python": {pythonSDKCommand, 1}, "node": {nodeSDKCommand, 1},
+		"python, calls divided": {pythonSDKCommand, 4}, "node, calls divided": {nodeSDKCommand, 4},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := service(t)
+			c := try.service(t)
 			report, err := conformance.Run(t.Context(), conformance.Options{
-				Contract: docContract(t), Command: c.args, Environ: c.env, Output: t.Output(),
+				Partitions: try.partitions, Contract: docContract(t), Command: c.args, Environ: c.env, Output: t.Output(),
 				Data: json.RawMessage(`{"city":"Bern"}`), Fail: json.RawMessage(`{"city":"Atlantis"}`), Slow: json.RawMessage(`{"city":"Limbo"}`),
 			})
 			if err != nil {

@@ -35,5 +35,26 @@ var ofPartitions = []mutant{
 	{"only the first stream is asked whether it takes writes", around("internal/state/natsstore.divided.Writable", "return d.parts[0].Writable(ctx)"), inStore("IsWritableWhereAllOfItIs")},
 	{"only the first stream is marked", around("internal/state/natsstore.divided.Marked", "return d.parts[0].Marked(ctx, name, mark)"), inStore("IsMarkedWhereAllOfItIs")},
 	{"workers may purge one stream of journals", around("internal/accounts.rights.streams", "return original(z)[:1]"), test{"cmd/agentd", "TestNATSConfig_AttackTable/four_partitions"}},
+	{"desks follow the first stream of calls", around("internal/broker.Conn.followable", `
+		zones, err := original(ctx, opening, z, filter)
+		return zones[:min(len(zones), 1)], err`), onBroker("TestPartitions_DesksFollowAllOfThem")},
+	{"workers do not tell desks that a zone is divided", around("internal/broker.Conn.isDivided", "return false"), onBroker("TestPartitions_DesksFollowAllOfThem")},
+	{"a service reads the first of its consumers", around("internal/broker.Conn.Reading", `
+		all, err := original(ctx, refs...)
+		return all[:min(len(all), 1)], err`), onBroker("TestPartitions_ServicesFindTheirConsumers")},
+	{"consumers do not say how many they are", around("internal/broker.consumerPlan.config", `
+		config := original()
+		config.Metadata = nil
+		return config`), onBroker("TestPartitions_ServicesFindTheirConsumers")},
+	{"whatever stream stores a message is right", around("internal/broker.Conn.strayed", "return nil"), onBroker("TestPartitions_ControlsNeedNotKnow")},
+	{"control messages are expected on the undivided stream", around("internal/broker.Conn.expected", "return StreamName(c.subjects, Layout{}.ZoneOf(subject)), nil"), onBroker("TestPartitions_ControlsNeedNotKnow")},
+	{"a pause holds the calls of the first stream", around("internal/broker.Conn.beginnings", `
+		refs, err := original(ctx, agent)
+		return refs[:min(len(refs), 2)], err`), onBroker("TestPartitions_APauseIsOfAllOfThem")},
+	{"a service that reads some of its calls is not found", around("internal/broker.Conn.PartlyRead", "return nil, nil"), onBroker("TestPartitions_WhoReadsFewerIsFound")},
+	{"a service may read the first of its consumers", around("internal/accounts.rights.consume", `
+		all := original(ref)
+		return all[:min(len(all), 3)]`), test{"cmd/agentd", "TestNATSConfig_SufficesForEveryRole/four_streams_for_calls"}},
+	{"calls are removed from the first stream", around("internal/broker.Layout.OfRun", "return l.Zones(z)[0]"), test{"internal/reconcile", "TestPartitions_AreAllPassedOver"}},
 	{"a pass looks at the timers of the first stream only", condition("internal/reconcile.pass.zoneOf", "StreamName stream", "$ && z != \"TMR_3\""), test{"internal/reconcile", "TestPartitions_AreAllPassedOver"}},
 }

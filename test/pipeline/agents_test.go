@@ -10,6 +10,7 @@ import (
 
 	"agentd/sdk/wire"
 
+	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/sdk"
@@ -271,7 +272,7 @@ func TestAgents_VoidThatOvertakesItsCall(t *testing.T) {
 	void.ID, void.ParentID, void.Data = call.ID+"-void", call.ID, json.RawMessage(`{}`)
 
 	h.Publish(subjects.Void(address), void)
-	delivered(t, h, "AGENTD_OUT", "agent_child", 1)
+	delivered(t, h, broker.AgentConsumers("child")[3], 1)
 	h.Publish(subjects.Call(address), call)
 	ended(h, sub(caller, address.Call), core.ReasonCancelled)
 	handled(t, h, 2)
@@ -285,11 +286,11 @@ func TestAgents_VoidThatOvertakesItsCall(t *testing.T) {
 func handled(t *testing.T, h *harness.Harness, n uint64) {
 	t.Helper()
 	for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); <-time.After(2 * time.Millisecond) {
-		c, err := h.Conn().JetStream().Consumer(t.Context(), "AGENTD_OUT", "agent_child")
-		if err != nil {
-			t.Fatal(err)
+		var done uint64
+		for _, info := range consumersOf(t, h.Conn(), broker.AgentConsumers("child")[3]) {
+			done += info.AckFloor.Stream
 		}
-		if c.CachedInfo().AckFloor.Stream >= n {
+		if done >= n {
 			return
 		}
 	}

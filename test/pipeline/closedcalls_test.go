@@ -19,7 +19,18 @@ import (
 // readVoids has every service read what there is for it.
 func readVoids(t *testing.T, conn *broker.Conn) {
 	t.Helper()
-	stream, err := conn.JetStream().Stream(t.Context(), broker.StreamName(conn.Subjects(), broker.ZoneOut))
+	zones, err := conn.Zones(t.Context(), broker.ZoneOut)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, z := range zones {
+		readVoidsOn(t, conn, z)
+	}
+}
+
+func readVoidsOn(t *testing.T, conn *broker.Conn, z broker.Zone) {
+	t.Helper()
+	stream, err := conn.JetStream().Stream(t.Context(), broker.StreamName(conn.Subjects(), z))
 	if err != nil {
 		t.Fatal(err)
 	}

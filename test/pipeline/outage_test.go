@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/redis/go-redis/v9"
 
 	"agentd/internal/broker"
@@ -170,24 +172,47 @@ func TestRedis_AwayAndBack(t *testing.T) {
 	}
 }
 
-// floors are up to where init events and answers are settled.
+// floors are up to where init events and answers are settled: of several streams, the sum.
 func (r *rig) floors() [2]uint64 {
 	r.t.Helper()
 	var floors [2]uint64
 	for i, ref := range broker.AgentConsumers("desk")[:2] {
-		var err error
-		floors[i], err = r.client.AckFloor(r.t.Context(), ref)
-		r.check("look at consumer", err)
+		parts, err := r.client.Divided(r.t.Context(), ref)
+		r.check("look how streams are divided", err)
+		for _, part := range parts {
+			floor, err := r.client.AckFloor(r.t.Context(), part)
+			r.check("look at consumer", err)
+			floors[i] += floor
+		}
 	}
 	return floors
 }
 
-// deliveries is how often the agent's consumer has handed out a message.
-func (r *rig) deliveries(z broker.Zone) uint64 {
+// deliveries is how often the agent's consumers of a zone have handed out a message.
+func (r *rig) deliveries(z broker.Zone) (n uint64) {
 	r.t.Helper()
-	consumer, err := r.client.JetStream().Consumer(r.t.Context(), broker.StreamName(r.client.Subjects(), z), "agent_desk")
-	r.check("look at consumer", err)
-	return consumer.CachedInfo().Delivered.Consumer
+	for _, info := range consumersOf(r.t, r.client, broker.ConsumerRef{Zone: z, Name: "agent_desk"}) {
+		n += info.Delivered.Consumer
+	}
+	return n
+}
+
+// consumersOf are a consumer's on all streams of its zone.
+func consumersOf(t *testing.T, conn *broker.Conn, ref broker.ConsumerRef) []*jetstream.ConsumerInfo {
+	t.Helper()
+	parts, err := conn.Divided(t.Context(), ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var infos []*jetstream.ConsumerInfo
+	for _, part := range parts {
+		consumer, err := conn.JetStream().Consumer(t.Context(), broker.StreamName(conn.Subjects(), part.Zone), part.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		infos = append(infos, consumer.CachedInfo())
+	}
+	return infos
 }
 
 // A worker that is told to stop ends no run: not those that wait, not those at a tool, and not those at a model that does

@@ -218,13 +218,14 @@ func TestParked_CancelEndsTheRunAtOnce(t *testing.T) {
 // answerLate answers the first call of the test by hand: a service would drop one whose void it has seen.
 func (r *rig) answerLate() {
 	r.t.Helper()
-	stream, err := r.client.JetStream().Stream(r.t.Context(), broker.StreamName(r.client.Subjects(), broker.ZoneOut))
-	r.check("open stream", err)
-	m, err := stream.GetMsg(r.t.Context(), 1)
+	var first broker.Delivery
+	r.check("read the call", r.client.Deliveries(r.t.Context(), broker.ZoneOut, []string{r.client.Subjects().All(wire.KindOut)}, func(d broker.Delivery) bool {
+		first = d
+		return false
+	}))
+	call, err := wire.DecodeEvent(first.Headers(), first.Data())
 	r.check("read the call", err)
-	call, err := wire.DecodeEvent(m.Header, m.Data)
-	r.check("read the call", err)
-	r.check("answer late", r.client.Answer(r.t.Context(), m.Subject, wire.Event{
+	r.check("answer late", r.client.Answer(r.t.Context(), first.Subject(), wire.Event{
 		ID: "late", Source: call.Type, Type: "calc.added", Subject: call.Subject, Time: time.UnixMilli(1_790_000_000_000),
 		DataSchema: call.DataSchema, To: call.RedirectTo, ParentID: call.ID, Data: []byte(`{"sum":99}`),
 	}))

@@ -10,7 +10,7 @@ import (
 	"agentd/sdk/sdktest"
 )
 
-// Where journals and timers are divided, runs of all partitions suspend, go on in another worker and end, and each stream has its own.
+// Where streams are divided, runs of all partitions suspend, go on in another worker and end, and each stream has its own.
 // AGENTD_TEST_PARTITIONS has all of these tests on streams that are divided.
 func TestPartitions_RunsEndOnAllOfThem(t *testing.T) {
 	t.Parallel()
@@ -31,7 +31,7 @@ func TestPartitions_RunsEndOnAllOfThem(t *testing.T) {
 			ev.Subject = fmt.Sprint("trip ", i)
 			r := h.Send("desk", ev)
 			runs = append(runs, r)
-			on[layout.ZoneOf(h.Conn().Subjects().Timer(r.Agent, r.Key))] = true
+			on[layout.OfRun(broker.ZoneTimer, r.Key)] = true
 		}
 		for _, r := range runs {
 			h.Suspended(r, 1)
@@ -46,14 +46,14 @@ func TestPartitions_RunsEndOnAllOfThem(t *testing.T) {
 			awaitIdle(t, h, r.Agent)
 		}
 		_, inJetStream := v.(natsVandal)
-		for _, whole := range []broker.Zone{broker.ZoneTimer, broker.ZoneRun} {
+		for _, whole := range []broker.Zone{broker.ZoneTimer, broker.ZoneIn, broker.ZoneOut, broker.ZoneRun} {
 			zones, err := h.Conn().Zones(t.Context(), whole)
 			if err != nil || len(zones) != partitions {
 				t.Fatalf("%s is divided into %v: %v", whole, zones, err)
 			}
 			for _, z := range zones {
 				state, err := h.Conn().ZoneState(t.Context(), z)
-				if err != nil || state.Messages == 0 && (inJetStream || whole == broker.ZoneTimer) {
+				if err != nil || state.Messages == 0 && (inJetStream || whole != broker.ZoneRun) {
 					t.Errorf("%s has %d messages: %v", z, state.Messages, err)
 				}
 			}

@@ -13,8 +13,14 @@ import (
 	"agentd/sdk/wire"
 )
 
-// Zones are those whose streams may be set back.
-var Zones = []broker.Zone{broker.ZoneOut, broker.ZoneDone, broker.ZoneTimer}
+// Zones are those whose streams may be set back, in a layout.
+func Zones(l broker.Layout) []broker.Zone {
+	var zones []broker.Zone
+	for _, whole := range broker.Rebuildable {
+		zones = append(zones, l.Zones(whole)...)
+	}
+	return zones
+}
 
 // Files are the contents of the files of a stream, by their names within its folder.
 type Files map[string][]byte

@@ -54,7 +54,7 @@ func Command(a *cli.App) *cobra.Command {
 	flags.IntVar(&f.turns, "turns", 3, "how many calls a run makes, one a turn, before its answer")
 	flags.IntVar(&f.workers, "workers", 1, "how many workers serve, each with slots of agentd.yaml")
 	flags.IntVar(&f.replicas, "replicas", 0, "replicas of the streams (default nats.replicas, else 1)")
-	flags.IntVar(&f.partitions, "partitions", 0, "into how many streams journals and timers are divided (default nats.partitions, else 1)")
+	flags.IntVar(&f.partitions, "partitions", 0, "into how many streams journals, timers, calls and answers are each divided (default nats.partitions, else 1)")
 	flags.DurationVar(&f.latency, "model-latency", 0, "how long the model takes for a reply")
 	flags.StringVar(&f.monitor, "monitor", "", "monitoring address of the NATS server, such as http://nats:8222, to see whether it syncs every write, and its processors")
 	flags.BoolVar(&f.remove, "remove", false, "only remove what a bench on this root left that was killed")

@@ -60,7 +60,7 @@ func Command(a *cli.App) *cobra.Command {
 	flags.StringVar(&f.answers, "answers-age", "", "how long answers are kept (default nats.answers_age)")
 	flags.IntVar(&f.replicas, "replicas", 0, "replicas of streams (default nats.replicas, else 3)")
 	flags.IntVar(&f.servers, "servers", 0, "NATS servers (default as many as replicas)")
-	flags.IntVar(&f.partitions, "partitions", 0, "streams that journals, and timers, are divided into (default nats.partitions, else 1)")
+	flags.IntVar(&f.partitions, "partitions", 0, "streams that journals, timers, calls and answers are each divided into (default nats.partitions, else 1)")
 	flags.IntVar(&f.memory, "memory", 16, "memory of each NATS server, in GiB")
 	flags.IntVar(&f.redis, "redis-memory", 16, "memory of Redis, in GiB, where it is the store")
 	flags.IntVar(&f.cores, "cores", 2, "cores of each worker")

@@ -24,6 +24,7 @@ type flags struct {
 	service, data, fail, slow string
 	client                    bool
 	cases                     []string
+	partitions                int
 	patience                  time.Duration
 }
 
@@ -49,9 +50,10 @@ func Command(a *cli.App) *cobra.Command {
 	cmd.Flags().StringVar(&f.slow, "slow", "", "data of a call whose handler takes at least 20 s unless it is told to stop")
 	cmd.Flags().StringSliceVar(&f.cases, "case", nil, "only these cases; of services: "+strings.Join(conformance.Names(), ", ")+
 		"; of clients: "+strings.Join(conformance.ClientNames(), ", "))
+	cmd.Flags().IntVar(&f.partitions, "partitions", 1, "into how many streams the calls of the service are divided")
 	cmd.Flags().DurationVar(&f.patience, "patience", conformance.DefaultPatience, "how long PROGRAM may take for anything")
 	cmd.MarkFlagsOneRequired("service", "client")
-	for _, ofServices := range []string{"service", "data", "fail", "slow"} {
+	for _, ofServices := range []string{"service", "data", "fail", "slow", "partitions"} {
 		cmd.MarkFlagsMutuallyExclusive(ofServices, "client")
 	}
 	return cmd
@@ -81,7 +83,7 @@ func try(ctx context.Context, a *cli.App, f flags, command []string) (conformanc
 	}
 	return conformance.Run(ctx, conformance.Options{
 		Contract: contract, Command: command, Output: a.Err, Only: f.cases, Patience: f.patience,
-		Data: json.RawMessage(f.data), Fail: json.RawMessage(f.fail), Slow: json.RawMessage(f.slow),
+		Partitions: f.partitions, Data: json.RawMessage(f.data), Fail: json.RawMessage(f.fail), Slow: json.RawMessage(f.slow),
 	})
 }
 

@@ -58,6 +58,7 @@ func asyncAPI(ctx context.Context, a *cli.App, f asyncAPIFlags, refs []string) e
 	d := asyncapi.Deployment{
 		Title: f.title, Version: f.version, View: asyncapi.View(f.view), Subjects: setup.Subjects(cfg),
 		Servers: servers(cfg.NATS.URL), Agents: cfg.Agents, Contracts: slices.Clone(cfg.Contracts),
+		Partitions: cfg.NATS.Partitions,
 	}
 	for _, s := range setup.Plan(cfg).Services {
 		d.Lanes = append(d.Lanes, asyncapi.Lane{Domain: s.Domain, Type: s.Type})

@@ -385,7 +385,7 @@ func (r *auditedRun) tellEvents() {
 	for _, m := range r.events {
 		event, err := wire.DecodeEvent(m.Headers, m.Data)
 		mine := event.ID == wire.TerminalID(r.key, r.head.Init.Token)
-		if m.Stream == broker.StreamName(r.conn.Subjects(), broker.ZoneIn) && !mine {
+		if a, err := r.conn.Subjects().Parse(m.Subject); err == nil && a.Kind == wire.KindIn && !mine {
 			continue // somebody else's answer to the call that the run answers
 		}
 		if err != nil {

@@ -40,6 +40,8 @@ type Deployment struct {
 	Contracts []sdk.Contract
 	// Lanes are the domains in which types are called. A contract of none is called in its own domain.
 	Lanes []Lane
+	// Partitions is into how many streams calls and answers are divided; 0 is 1.
+	Partitions int
 }
 
 // Lane is a domain in which a contract's type is called; the empty domain is the local lane.
@@ -89,6 +91,8 @@ type channel struct {
 	Parameters  map[string]ref `json:"parameters,omitempty"`
 	// Stream is the JetStream stream that keeps the messages; empty is core NATS.
 	Stream string `json:"x-agentd-stream,omitempty"`
+	// Partitions is how many of it there are, where there are several: the i-th is called Stream, "_" and i, from 0 on.
+	Partitions int `json:"x-agentd-partitions,omitempty"`
 }
 
 type operation struct {
@@ -99,7 +103,7 @@ type operation struct {
 	Messages    []ref          `json:"messages"`
 	Reply       *reply         `json:"reply,omitempty"`
 	Bindings    map[string]any `json:"bindings"`
-	// Consumer is the durable pull consumer that a service binds to.
+	// Consumer is the durable pull consumer that a service binds to, on each of the channel's streams.
 	Consumer string `json:"x-agentd-consumer,omitempty"`
 }
 
@@ -241,6 +245,9 @@ func natsBinding(more map[string]any) map[string]any {
 
 // addChannel adds a channel with the parameters of its address.
 func (b *builder) addChannel(id string, c channel) {
+	if b.Partitions > 1 && (c.Stream == b.stream("IN") || c.Stream == b.stream("OUT")) {
+		c.Partitions = b.Partitions
+	}
 	if c.Address != nil {
 		for _, name := range parametersOf(*c.Address) {
 			if c.Parameters == nil {

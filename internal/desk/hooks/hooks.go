@@ -93,7 +93,7 @@ func Run(ctx context.Context, o Options) {
 	for _, h := range o.Hooks {
 		running.Go(func() {
 			o.Conn.Consume(ctx, broker.ConsumeOptions{
-				Consumers: []broker.ConsumerRef{broker.HookConsumer(h.Name())}, Slots: slots, Grace: timeout,
+				Consumers: o.Conn.AwaitReading(ctx, broker.HookConsumer(h.Name())), Slots: slots, Grace: timeout,
 				Handle: func(ctx context.Context, d broker.Delivery) { o.handle(ctx, client, h, d) },
 			})
 		})

@@ -21,6 +21,10 @@ log = logging.getLogger("agentd.service")
 # A delivery lasts 14.3 s unless it is extended.
 HEARTBEAT = 5.0
 PULL = 30.0
+# How long a call may wait here for a slot before others are given it.
+PATIENCE = 1.0
+# The server says with these codes that it has no such stream, or no such consumer.
+MISSING = (10059, 10014)
 # The server refuses to store a second answer on a reply subject with this code.
 WRONG_LAST_SEQUENCE = 10071
 
@@ -151,7 +155,7 @@ class _Serving:
         consumer = "svc_" + tokens.replace(".", "_")
         hearing = asyncio.create_task(self._hear(f"agentd.void.{tokens}.>"))
         try:
-            await self._pull(consumer)
+            await asyncio.gather(*(self._pull(c) for c in await self._consumers(consumer)))
             if self.active:
                 log.info("%d calls are finished before the end", len(self.active))
                 await asyncio.gather(*self.active.values(), return_exceptions=True)
@@ -169,12 +173,35 @@ class _Serving:
         if task := self.active.get(subject.rsplit(".", 1)[1]):
             task.cancel()
 
+    async def _consumers(self, name: str) -> list[str]:
+        """The consumers that have the service's calls, each as the server knows it: one on AGENTD_OUT, or one on each of the streams
+        that calls are divided into, which the first of these says."""
+        while not self.stop.is_set():
+            try:
+                for stream in ("AGENTD_OUT", "AGENTD_OUT_0"):
+                    info = json.loads((await self.transport.request(f"$JS.API.CONSUMER.INFO.{stream}.{name}")).data)
+                    if (error := info.get("error") or {}).get("err_code") in MISSING:
+                        continue
+                    if error:
+                        raise Unavailable(error.get("description"))
+                    partitions = int((info["config"].get("metadata") or {}).get("agentd-partitions", 1))
+                    return [f"{stream}.{name}"] if partitions == 1 else [f"AGENTD_OUT_{i}.{name}" for i in range(partitions)]
+                log.error("the consumer %s does not exist: run agentd provision, with a configuration that has the contract", name)
+            except PermissionError:
+                return [f"AGENTD_OUT.{name}"]  # it may ask for calls, and for nothing else
+            except (TimeoutError, Unavailable) as e:
+                log.warning("no calls come: %s", e or "the server does not answer")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.stop.wait(), 1)
+        return []
+
     async def _pull(self, consumer: str) -> None:
-        """Takes as many calls as there are free slots, until stop is set."""
+        """Takes calls of a consumer while there are free slots, until stop is set."""
         stopping = asyncio.create_task(self.stop.wait())
         try:
             while not self.stop.is_set():
                 await self.free.acquire()
+                self.free.release()  # a slot is taken when a call is there, of whichever consumer
                 pull = asyncio.create_task(self._next(consumer))
                 await asyncio.wait({pull, stopping}, return_when=asyncio.FIRST_COMPLETED)
                 if not pull.done():
@@ -182,15 +209,22 @@ class _Serving:
                     with contextlib.suppress(asyncio.CancelledError):
                         await pull
                 message = None if pull.cancelled() else pull.result()
-                if message is None:
-                    self.free.release()
-                else:
-                    self._begin(message)
+                if message is not None:
+                    await self._take(message)
         finally:
             stopping.cancel()
 
+    async def _take(self, message: Message) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self.free.acquire()
+        except TimeoutError:  # calls of other consumers have come before: somebody else may be free
+            await self.transport.publish(message.reply, b"-NAK")
+            return
+        self._begin(message)
+
     async def _next(self, consumer: str) -> Message | None:
-        subject = f"$JS.API.CONSUMER.MSG.NEXT.AGENTD_OUT.{consumer}"
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{consumer}"
         inbox = await self.transport.subscribe(self.transport.new_inbox())
         try:
             body = json.dumps({"batch": 1, "expires": int(PULL * 1e9)}).encode()
