@@ -85,8 +85,8 @@ e2e: build ## replay recorded conversations of a real model through the built bi
 	$(GO) test ./test/e2e -run TestRecordedConversations -count=1 -v -timeout 30m -e2e
 
 .PHONY: chaos
-chaos: ## hurt real processes for 5 minutes on both stores: make chaos, or make chaos DURATION=1h STORE=redis SEED=7 CLUSTER=3, or SET_BACK=1
-	$(GO) run ./test/chaos $(if $(DURATION),-d $(DURATION)) $(if $(STORE),-store $(STORE)) $(if $(SEED),-seed $(SEED)) $(if $(CLUSTER),-cluster $(CLUSTER)) $(if $(SET_BACK),-set-back)
+chaos: ## hurt real processes for 5 minutes on both stores: make chaos, or make chaos DURATION=1h STORE=redis SEED=7 CLUSTER=3 PARTITIONS=4, or SET_BACK=1
+	$(GO) run ./test/chaos $(if $(DURATION),-d $(DURATION)) $(if $(STORE),-store $(STORE)) $(if $(SEED),-seed $(SEED)) $(if $(CLUSTER),-cluster $(CLUSTER)) $(if $(PARTITIONS),-partitions $(PARTITIONS)) $(if $(SET_BACK),-set-back)
 
 .PHONY: upgrade
 upgrade: ## let workers of an older version, this one and a later one serve the same runs, on both stores: make upgrade OUTAGE=3m

@@ -41,7 +41,10 @@ func TestProvision_PartitionsAreForEver(t *testing.T) {
 	for name := range streams.Name() {
 		names = append(names, name)
 	}
-	for name, there := range map[string]bool{"DIVIDED_RUN": false, "DIVIDED_TMR": false, "DIVIDED_RUN_0": true, "DIVIDED_RUN_3": true, "DIVIDED_OUT": true} {
+	for name, there := range map[string]bool{
+		"DIVIDED_RUN": false, "DIVIDED_TMR": false, "DIVIDED_OUT": false, "DIVIDED_IN": false, "DIVIDED_RUN_0": true, "DIVIDED_RUN_3": true, "DIVIDED_OUT_3": true,
+		"DIVIDED_IN_0": true, "DIVIDED_START": true, "DIVIDED_DONE": true,
+	} {
 		if slices.Contains(names, name) != there {
 			t.Errorf("the streams are %v; of %s, want %v", names, name, there)
 		}

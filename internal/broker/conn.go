@@ -147,8 +147,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
 	c.js = followed{
-		JetStream: js, contact: &c.contact, refusals: &c.refusals, heard: &c.contact.reads, waits: c.waits, leave: c.leave,
-		streamOf: c.streamOf, strayed: c.strayed,
+		JetStream: js, contact: &c.contact, refusals: &c.refusals, heard: &c.contact.reads, waits: c.waits, leave: c.leave, streamOf: c.streamOf,
 	}
 	if o.Wait {
 		c.tellAway(o.URL)

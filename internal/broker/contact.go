@@ -57,7 +57,6 @@ type followed struct {
 	// These are the connection's. A field of its type would have the linker keep all of its methods, in each program.
 	waits, leave func(what string, err error)
 	streamOf     func(subject string) string
-	strayed      func(subject, stream string) error
 }
 
 var _ leader.Listener = followed{}
@@ -188,8 +187,5 @@ func (f followed) PublishMsg(ctx context.Context, m *nats.Msg, o ...jetstream.Pu
 		ack, err = f.JetStream.PublishMsg(ctx, m, o...)
 		return err
 	})
-	if err == nil {
-		err = f.strayed(m.Subject, ack.Stream)
-	}
 	return ack, err
 }

@@ -240,7 +240,7 @@ func (c *Conn) First(ctx context.Context, subject string, event wire.Event) erro
 	defer stop()
 	stream, err := c.expected(ctx, subject)
 	if err == nil {
-		_, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(stream), jetstream.WithExpectLastSequencePerSubject(0))
+		err = c.publishOn(ctx, stream, m, jetstream.WithExpectLastSequencePerSubject(0))
 	}
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	switch {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/retry"
@@ -210,6 +211,15 @@ func (c *Conn) expected(ctx context.Context, subject string) (string, error) {
 		return "", nil
 	}
 	return c.streamOf(subject), nil
+}
+
+// publishOn stores a message on a stream, as of expected: on "" it is the one that the server has for the subject, which must be of its zone.
+func (c *Conn) publishOn(ctx context.Context, stream string, m *nats.Msg, o ...jetstream.PublishOpt) error {
+	ack, err := c.js.PublishMsg(ctx, m, append(o, jetstream.WithExpectStream(stream))...)
+	if err == nil && stream == "" {
+		err = c.strayed(m.Subject, ack.Stream)
+	}
+	return err
 }
 
 // strayed says that another stream has stored a message than one of its zone, as one may that somebody made before agentd's were there.

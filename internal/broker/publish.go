@@ -71,7 +71,7 @@ func (c *Conn) ReplySubject(subject string) (string, bool) {
 func (c *Conn) create(ctx context.Context, m *nats.Msg) error {
 	var last uint64
 	return c.persist(ctx, m.Subject, func(attempt context.Context, stream string) error {
-		_, err := c.js.PublishMsg(attempt, m, jetstream.WithExpectStream(stream), jetstream.WithExpectLastSequencePerSubject(last))
+		err := c.publishOn(attempt, stream, m, jetstream.WithExpectLastSequencePerSubject(last))
 		if err == nil || errors.Is(err, nats.ErrMaxPayload) {
 			return err
 		}
@@ -150,8 +150,8 @@ var publishing = retry.Pauses{First: 50 * time.Millisecond, Longest: publishTime
 
 // refused reports whether a publish was answered with a definite no, so that repeating it is useless.
 func refused(err error) bool {
-	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) || errors.Is(err, nats.ErrMaxPayload) ||
-		errors.Is(err, nats.ErrConnectionClosed) {
+	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) || errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) ||
+		errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrConnectionClosed) {
 		return true
 	}
 	if !Refused(err) {
@@ -257,8 +257,7 @@ func (c *Conn) Answer(ctx context.Context, subject string, event wire.Event) err
 		return err
 	}
 	return c.persist(ctx, subject, func(attempt context.Context, stream string) error {
-		_, err := c.js.PublishMsg(attempt, m, jetstream.WithExpectStream(stream))
-		return err
+		return c.publishOn(attempt, stream, m)
 	})
 }
 
@@ -274,7 +273,7 @@ func (c *Conn) send(ctx context.Context, subject string, event wire.Event) error
 	err = leader.Patiently(ctx, c.js, "stream "+c.streamOf(subject), func(ctx context.Context) error {
 		stream, err := c.expected(ctx, subject)
 		if err == nil {
-			_, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(stream))
+			err = c.publishOn(ctx, stream, m)
 		}
 		return err
 	})

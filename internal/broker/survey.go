@@ -205,10 +205,7 @@ func (c *Conn) Redeliver(ctx context.Context, d Delivery) error {
 		}
 	}
 	m.Header.Set(headerRedelivered, strconv.FormatUint(d.Sequence(), 10))
-	return c.persist(ctx, m.Subject, func(attempt context.Context, stream string) error {
-		_, err := c.js.PublishMsg(attempt, m, jetstream.WithExpectStream(stream))
-		return err
-	})
+	return c.persist(ctx, m.Subject, func(attempt context.Context, stream string) error { return c.publishOn(attempt, stream, m) })
 }
 
 // Fire delivers a run's timer at once, as if it had been due. It may be repeated: one that fires for nothing is absorbed.

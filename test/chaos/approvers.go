@@ -56,12 +56,12 @@ type approvers struct {
 // decide goes on until ctx ends; what is decided later is the background's.
 func (p *approvers) decide(ctx context.Context, background *sync.WaitGroup) {
 	p.conn.Consume(ctx, broker.ConsumeOptions{
-		Consumers: []broker.ConsumerRef{
+		Consumers: p.layout.Consumers(
 			broker.ServiceConsumer(sdk.HumanDomain, sdk.TypePermissionRequest),
 			broker.ServiceConsumer(bossDomain, sdk.TypePermissionRequest),
 			broker.ServiceConsumer(sdk.HumanDomain, sdk.TypePlanReview),
 			broker.ServiceConsumer(bossDomain, sdk.TypePlanReview),
-		},
+		),
 		Slots: 64, Grace: time.Second,
 		Handle: func(_ context.Context, d broker.Delivery) { p.handle(ctx, d, background) },
 	})

@@ -175,7 +175,7 @@ func (c *clients) amnesia(ctx context.Context, s *scenario) {
 	sequence := c.publish(ctx, subjects.Reply(address), wire.Event{
 		ID: "a-" + call.ID, Source: call.Type, Type: call.Type + ".done", Subject: head.Run, ParentID: call.ID, Data: json.RawMessage(`{}`),
 	})
-	stream := broker.StreamName(subjects, broker.ZoneIn)
+	stream := broker.StreamName(subjects, c.layout.OfRun(broker.ZoneIn, key))
 	letter := subjects.DeadLetter(sdk.CodeUnknownRun, stream, sequence)
 	for !c.exists(ctx, broker.ZoneDLQ, letter) {
 		if pause(ctx, 100*time.Millisecond); ctx.Err() != nil {

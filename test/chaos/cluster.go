@@ -116,9 +116,9 @@ func (n *nemesis) clusterFaults() []clusterFault {
 	}
 }
 
-// leader is the server that leads a zone's stream.
+// leader is the server that leads the first of the streams that a zone is divided into.
 func (w *world) leader(ctx context.Context, z broker.Zone) (*cluster.Node, error) {
-	stream, err := w.conn.JetStream().Stream(ctx, broker.StreamName(subjects, z))
+	stream, err := w.conn.JetStream().Stream(ctx, broker.StreamName(subjects, w.layout.Zones(z)[0]))
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,8 @@ type stored struct {
 	Header   []byte    `json:"hdrs"`
 	Data     []byte    `json:"data"`
 	Time     time.Time `json:"time"`
+	// stream has it.
+	stream string
 	// read are the headers of one that was read otherwise.
 	read map[string][]string
 }
@@ -78,6 +80,7 @@ func (w *world) get(ctx context.Context, z broker.Zone, request map[string]any) 
 	}
 	switch {
 	case answer.Error == nil:
+		answer.Message.stream = stream
 		return answer.Message, true, nil
 	case answer.Error.Code == 404:
 		return stored{}, false, nil
@@ -87,21 +90,27 @@ func (w *world) get(ctx context.Context, z broker.Zone, request map[string]any) 
 
 // exists reports whether something is on a subject.
 func (w *world) exists(ctx context.Context, z broker.Zone, subject string) bool {
-	_, found, err := w.get(ctx, z, map[string]any{"last_by_subj": subject})
+	_, found, err := w.get(ctx, w.layout.Holding(z, subject)[0], map[string]any{"last_by_subj": subject})
 	return err == nil && found
 }
 
 // messages reads all of a zone's messages on a filter.
 func (w *world) messages(ctx context.Context, z broker.Zone, filter string) ([]stored, error) {
 	var all []stored
-	for next := uint64(1); ; {
-		m, found, err := w.get(ctx, z, map[string]any{"seq": next, "next_by_subj": filter})
-		if err != nil || !found {
-			return all, err
+	for _, part := range w.layout.Zones(z) {
+		for next := uint64(1); ; {
+			m, found, err := w.get(ctx, part, map[string]any{"seq": next, "next_by_subj": filter})
+			if err != nil {
+				return all, err
+			}
+			if !found {
+				break
+			}
+			all = append(all, m)
+			next = m.Sequence + 1
 		}
-		all = append(all, m)
-		next = m.Sequence + 1
 	}
+	return all, nil
 }
 
 // consumerState is how far a consumer is.
@@ -127,7 +136,7 @@ func (w *world) consumers(ctx context.Context) (map[broker.ConsumerRef]consumerS
 		refs = append(refs, broker.AgentConsumers(s.Name)...)
 	}
 	states := map[broker.ConsumerRef]consumerState{}
-	for _, ref := range refs {
+	for _, ref := range w.layout.Consumers(refs...) {
 		var err error
 		if states[ref], err = w.consumer(ctx, ref); err != nil {
 			return nil, err
@@ -212,10 +221,10 @@ func (w *world) check(ctx context.Context) (*evidence, []audit.Violation, error)
 func (e *evidence) inputs() []audit.Message {
 	var all []audit.Message
 	for _, z := range []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneTimer} {
-		stream := broker.StreamName(subjects, z)
 		heard := e.heard(z)
 		for i := range heard {
 			m := &heard[i]
+			stream := m.stream
 			in := audit.Message{Stream: stream, Sequence: m.Sequence, Subject: m.Subject, Received: m.Time.UnixMilli()}
 			address, err := subjects.Parse(m.Subject)
 			switch {
@@ -386,10 +395,13 @@ func (e *evidence) untold() map[wire.RunKey][]core.Cause {
 			}
 		}
 	}
-	answers := broker.StreamName(subjects, broker.ZoneIn)
+	answers := map[string]bool{}
+	for _, z := range e.layout.Zones(broker.ZoneIn) {
+		answers[broker.StreamName(subjects, z)] = true
+	}
 	untold := map[wire.RunKey][]core.Cause{}
 	for cause, times := range given {
-		if run, known := e.drives[cause]; known && (times > 1 || cause.Stream == answers && !joint[cause]) {
+		if run, known := e.drives[cause]; known && (times > 1 || answers[cause.Stream] && !joint[cause]) {
 			untold[run] = append(untold[run], cause)
 		}
 	}
@@ -419,10 +431,10 @@ func (e *evidence) removed(in audit.Message) bool {
 			continue
 		}
 		agent := address.Agent
-		if ref.Zone == broker.ZoneOut {
+		if slices.Contains(e.layout.Zones(broker.ZoneOut), ref.Zone) {
 			agent = childAgent
 		}
-		if err != nil || ref.Name == broker.UnroutedConsumer || slices.Contains(broker.AgentConsumers(agent), ref) {
+		if err != nil || ref.Name == broker.UnroutedConsumer || slices.Contains(e.layout.Consumers(broker.AgentConsumers(agent)...), ref) {
 			return false
 		}
 	}

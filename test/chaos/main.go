@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"agentd/internal/broker"
 	"agentd/test/cluster"
 )
 
@@ -31,6 +32,7 @@ func main() {
 	running := flag.Int("c", 128, "runs that clients keep going")
 	servers := flag.Int("cluster", 1, "NATS servers: 1, or 3 in a cluster")
 	setsBack := flag.Bool("set-back", false, "have the NATS server confirm calls, terminal events and timers before they are written, and come back to older files of them")
+	partitions := flag.Int("partitions", 1, "how many streams journals, timers, calls and answers are each divided into")
 	keep := flag.String("keep", "", "folder for the evidence, kept in any case; else it is kept if something is violated")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -39,7 +41,12 @@ func main() {
 		fmt.Fprintln(os.Stderr, "chaos: -cluster is 1 or 3, and 1 with -set-back: a cluster has no such streams")
 		os.Exit(2)
 	}
-	o := options{clustered: *servers > 1, setsBack: *setsBack, rest: 10 * time.Minute, seed: *seed, workers: *workers, running: *running, dir: *keep, out: os.Stdout}
+	layout, err := broker.NewLayout(*partitions)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos: -partitions:", err)
+		os.Exit(2)
+	}
+	o := options{layout: layout, clustered: *servers > 1, setsBack: *setsBack, rest: 10 * time.Minute, seed: *seed, workers: *workers, running: *running, dir: *keep, out: os.Stdout}
 	if err := chaos(ctx, o, *only, *duration); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		stop()

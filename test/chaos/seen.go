@@ -29,11 +29,12 @@ type seen struct {
 
 // storage is when a message was stored, and where: a server that has forgotten one stores another there later.
 type storage struct {
+	stream   string
 	sequence uint64
 	at       int64
 }
 
-func (m *stored) storage() storage { return storage{m.Sequence, m.Time.UnixMilli()} }
+func (m *stored) storage() storage { return storage{m.stream, m.Sequence, m.Time.UnixMilli()} }
 
 // purged are the zones from which workers remove what nobody needs any more, each with what is looked at there.
 func purged() map[broker.Zone]string {
@@ -45,7 +46,7 @@ func (w *world) see(ctx context.Context, z broker.Zone, filter string) {
 	for ctx.Err() == nil {
 		err := w.conn.Watch(ctx, z, []string{filter}, true, func(d broker.Delivery) bool {
 			w.seen.add(z, stored{
-				Subject: d.Subject(), Sequence: d.Sequence(), Data: d.Data(), Time: time.UnixMilli(d.Received()), read: d.Headers(),
+				Subject: d.Subject(), Sequence: d.Sequence(), Data: d.Data(), Time: time.UnixMilli(d.Received()), stream: d.Stream(), read: d.Headers(),
 			})
 			return true
 		})
@@ -75,7 +76,9 @@ func (s *seen) with(z broker.Zone, there []stored) (all, gone []stored) {
 	for i := range there {
 		delete(by, there[i].storage())
 	}
-	bySequence := func(a, b stored) int { return cmp.Compare(a.Sequence, b.Sequence) }
+	bySequence := func(a, b stored) int {
+		return cmp.Or(cmp.Compare(a.stream, b.stream), cmp.Compare(a.Sequence, b.Sequence))
+	}
 	gone = slices.SortedFunc(maps.Values(by), bySequence)
 	all = slices.SortedFunc(slices.Values(slices.Concat(there, gone)), bySequence)
 	return all, gone

@@ -31,7 +31,7 @@ func (s *services) serve(ctx context.Context) {
 	for _, domain := range quoteDomains {
 		refs = append(refs, broker.ServiceConsumer(domain, quoteType))
 	}
-	s.conn.Consume(ctx, broker.ConsumeOptions{Consumers: refs, Slots: 64, Grace: time.Second, Handle: s.handle})
+	s.conn.Consume(ctx, broker.ConsumeOptions{Consumers: s.layout.Consumers(refs...), Slots: 64, Grace: time.Second, Handle: s.handle})
 }
 
 // whim is how a service treats one call.

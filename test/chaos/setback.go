@@ -24,7 +24,7 @@ func (n *nemesis) killed(s *server, rng *rand.Rand) error {
 	n.record.fault("SIGKILL to " + s.name + ", and streams set back")
 	dir := filepath.Join(n.dir, "nats")
 	older := map[broker.Zone]setback.Files{}
-	for _, z := range setback.Zones(broker.Layout{}) {
+	for _, z := range setback.Zones(n.layout) {
 		files, err := setback.Take(dir, z)
 		if err != nil {
 			return err
@@ -71,17 +71,20 @@ type position struct {
 func (e *evidence) forgotten() {
 	known, unsure := map[position]string{}, map[position]bool{}
 	for z := range purged() {
-		stream := broker.StreamName(subjects, z)
 		for _, m := range e.heard(z) {
-			known[position{stream, m.Sequence}] = m.Subject
+			known[position{m.stream, m.Sequence}] = m.Subject
 		}
 		if e.setsBack {
 			for _, m := range e.gone[z] {
-				unsure[position{stream, m.Sequence}] = true
+				unsure[position{m.stream, m.Sequence}] = true
 			}
 		}
+		streams := map[string]bool{}
+		for _, part := range e.layout.Zones(z) {
+			streams[broker.StreamName(subjects, part)] = true
+		}
 		for _, n := range e.record.snapshot().notes {
-			if at := (position{n.Stream, n.Sequence}); n.Kind == noteDelivered && n.Stream == stream && known[at] != n.Subject {
+			if at := (position{n.Stream, n.Sequence}); n.Kind == noteDelivered && streams[n.Stream] && known[at] != n.Subject {
 				unsure[at] = true
 			}
 		}
@@ -105,7 +108,7 @@ func (e *evidence) heard(z broker.Zone) []stored {
 // given. Workers remove calls of runs that have ended meanwhile, so what is missing is looked for once more.
 func (e *evidence) madeAgain(ctx context.Context) {
 	there := map[string]bool{}
-	for _, z := range setback.Zones(broker.Layout{}) {
+	for _, z := range broker.Rebuildable {
 		for i := range e.there[z] {
 			there[e.there[z][i].Subject] = true
 		}

@@ -42,6 +42,8 @@ type options struct {
 	workers      int
 	// running is how many runs clients keep going.
 	running int
+	// layout is how streams are divided.
+	layout broker.Layout
 	// clustered has three NATS servers in place of one.
 	clustered bool
 	// setsBack has the server confirm calls, terminal events and timers before they are written, and come back to older files of these.
@@ -102,7 +104,7 @@ func open(ctx context.Context, o options) (_ *world, err error) {
 	}
 	w.closers = append(w.closers, w.conn.Close)
 	plan := worker.Plan(specs())
-	plan.AckWait, plan.Async = ackWait, w.setsBack
+	plan.AckWait, plan.Async, plan.Partitions = ackWait, w.setsBack, w.layout.Partitions()
 	if w.clustered {
 		plan.Replicas = len(w.cluster.Nodes)
 	}

@@ -35,7 +35,7 @@ var ofRetention = []mutant{
 	{"calls leave before their time", around("internal/reconcile.Over", "return original(e, 0, now)"), test{"internal/reconcile", "TestClear_CallsOfRunsThatHaveEnded"}},
 	{"calls of runs that go on leave", condition("internal/reconcile.Over", "StatusDone", "true"), test{"internal/reconcile", "TestClear_CallsOfRunsThatHaveEnded"}},
 	{"what somebody has not read leaves", around("internal/reconcile.pass.needed", "return false, nil"), test{"internal/reconcile", "TestClear_WhatSomebodyHasNotReadStays"}},
-	{"calls that are made meanwhile leave", call("internal/reconcile.pass.clear", "forget", "forget(ctx, filter, 1<<62)"), test{"internal/reconcile", "TestClear_LeavesWhatIsPublishedMeanwhile"}},
+	{"calls that are made meanwhile leave", call("internal/reconcile.pass.clear", "forget", "forget[z](ctx, filter, 1<<62)"), test{"internal/reconcile", "TestClear_LeavesWhatIsPublishedMeanwhile"}},
 	{"calls are made again before lost answers are looked for", around("internal/reconcile.pass.answers", "_, err = original(ctx, x, run, e)\nreturn false, err"), test{"internal/reconcile", "TestClear_RunThatIsSetBack"}},
 	{"a relay gives up a call that is gone of a run that was taken up again", around("internal/runner.activation.endedSince", "return a.head.Status == core.StatusDone && original(e, by)"), test{"internal/reconcile", "TestRelay_PublishesNoVoidOfAnEarlierGeneration"}},
 	{"a service is not told before its void leaves", around("internal/reconcile.pass.through", "return true"), test{"internal/reconcile", "TestClear_WhatSomebodyHasNotReadStays"}},
