@@ -115,7 +115,7 @@ func TestUntold_AreMessagesOfWhichNoEntryTells(t *testing.T) {
 	start, again, joint, overtaken, late, timer := at(broker.ZoneStart, 1), at(broker.ZoneStart, 2), at(broker.ZoneIn, 1), at(broker.ZoneIn, 2),
 		at(broker.ZoneIn, 3), at(broker.ZoneTimer, 1)
 	run := wire.NewRunKey("one")
-	e := &evidence{record: &record{}, drives: map[core.Cause]wire.RunKey{}, journals: map[wire.RunKey][]core.Entry{run: {
+	e := &evidence{world: &world{}, record: &record{}, drives: map[core.Cause]wire.RunKey{}, journals: map[wire.RunKey][]core.Entry{run: {
 		{Cause: start}, {Cause: joint, Change: core.Change{Absorbed: &core.Change{}}}, {Cause: overtaken}, {Cause: timer},
 	}}}
 	for _, cause := range []core.Cause{start, again, again, joint, overtaken, late, timer} {
