@@ -266,7 +266,7 @@ func (w *world) redisCommand(port int, log *os.File) (*child, error) {
 // forget deletes the journal of a run, as a store does that lost it.
 func (w *world) forget(ctx context.Context, run wire.RunKey) error {
 	if w.redis == nil {
-		stream := broker.StreamName(subjects, broker.ZoneRun)
+		stream := broker.StreamName(subjects, w.layout.OfRun(broker.ZoneRun, run))
 		var answer struct {
 			Error any `json:"error"`
 		}
