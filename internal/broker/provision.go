@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,58 +82,65 @@ func (c *Conn) eachStep(ctx context.Context, p Plan, take func(step) (Change, er
 		return take(s)
 	}
 	streams, consumers := c.streams(p), c.consumers(p)
-	var changes []Change
-	for _, want := range streams { // one after the other: who may make none is told so once
-		change, err := taken(c.streamStep(ctx, want, p.Replicas))
+	stream := func(i int) (Change, error) {
+		change, err := taken(c.streamStep(ctx, streams[i], p.Replicas))
 		if err != nil {
-			return changes, fmt.Errorf("provision stream %s: %w", want.Name, err)
+			err = fmt.Errorf("provision stream %s: %w", streams[i].Name, err)
 		}
-		if change.Action != "" {
-			changes = append(changes, change)
-		}
+		return change, err
 	}
-	more, err := atOnce(len(consumers), func(i int) (Change, error) {
+	consumer := func(i int) (Change, error) {
 		change, err := taken(c.consumerStep(ctx, consumers[i]))
 		if err != nil {
 			err = fmt.Errorf("provision consumer %s: %w", consumers[i].Name, err)
 		}
 		return change, err
-	})
-	return append(changes, more...), err
+	}
+	made, err := atOnce(1, stream) // who may make none is told so once
+	if err == nil {
+		var others []Change
+		others, err = atOnce(len(streams)-1, func(i int) (Change, error) { return stream(i + 1) })
+		made = append(made, others...)
+	}
+	if err == nil {
+		var others []Change
+		others, err = atOnce(len(consumers), consumer)
+		made = append(made, others...)
+	}
+	var changes []Change
+	for _, change := range made {
+		if change.Action != "" {
+			changes = append(changes, change)
+		}
+	}
+	return changes, err
 }
 
 // mostSteps is how many steps are taken at once: the server makes a consumer in less time than a request takes to get there and back.
 const mostSteps = 32
 
-// atOnce takes n steps, several at once, and returns their changes in order. After one that failed no further one begins; the error is the
-// first of those that did, in the order of the steps.
-func atOnce(n int, take func(i int) (Change, error)) ([]Change, error) {
-	made, problems := make([]Change, n), make([]error, n)
+// atOnce takes n steps, several at once, and returns what each came to, in order: nothing for those that failed, or were not taken. After
+// one that failed no further one begins; the error is the first of those that did, in the order of the steps.
+func atOnce[T any](n int, take func(i int) (T, error)) ([]T, error) {
+	made, problems := make([]T, n), make([]error, n)
 	var failed atomic.Bool
 	var next atomic.Int64
 	var taking sync.WaitGroup
 	for range min(n, mostSteps) {
 		taking.Go(func() {
 			for i := int(next.Add(1)) - 1; i < n && !failed.Load(); i = int(next.Add(1)) - 1 {
-				if made[i], problems[i] = take(i); problems[i] != nil {
+				one, err := take(i)
+				if err != nil {
+					problems[i] = err
 					failed.Store(true)
+					continue
 				}
+				made[i] = one
 			}
 		})
 	}
 	taking.Wait()
-	var changes []Change
-	for i, change := range made {
-		if problems[i] == nil && change.Action != "" {
-			changes = append(changes, change)
-		}
-	}
-	for _, problem := range problems {
-		if problem != nil {
-			return changes, problem
-		}
-	}
-	return changes, nil
+	return made, cmp.Or(problems...)
 }
 
 // then is what is done where another program made first what was to be made, maybe otherwise.

@@ -73,15 +73,33 @@ func (c *Conn) Verify(ctx context.Context, p Plan) ([]Finding, error) {
 			return findings, err
 		}
 	}
-	for _, want := range c.consumers(p) {
-		if err := look("consumer "+c.consumerName(want), func(ctx context.Context) ([]Finding, error) { return c.verifyConsumer(ctx, want) }); err != nil {
-			return findings, err
+	consumers := c.consumers(p)
+	all, err := atOnce(len(consumers), func(i int) (seen, error) {
+		found, err := c.verifyConsumer(ctx, consumers[i])
+		if errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) {
+			return seen{hidden: true}, nil
 		}
+		return seen{findings: found}, err
+	})
+	for i, one := range all {
+		findings = append(findings, one.findings...)
+		if one.hidden {
+			hidden = append(hidden, "consumer "+c.consumerName(consumers[i]))
+		}
+	}
+	if err != nil {
+		return findings, err
 	}
 	if len(hidden) > 0 {
 		findings = append(findings, NotPermitted("look at "+summary(hidden), "whether they are as they should be"))
 	}
 	return findings, nil
+}
+
+// seen is what came of a look at something: hidden is that this user may not look.
+type seen struct {
+	findings []Finding
+	hidden   bool
 }
 
 // FindingNotPermitted is the code of NotPermitted.

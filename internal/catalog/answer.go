@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"encoding/json"
+	"sync"
 
 	"agentd/internal/approval"
 	"agentd/internal/contracts"
@@ -15,37 +16,42 @@ import (
 
 // answers checks responses against the contracts that were called.
 type answers struct {
-	tools                      *toolbox.Toolbox
+	tools *toolbox.Toolbox
+	asked
+	keys signature.Keys
+}
+
+// asked are the contracts by which people are asked, which are the same for every agent.
+type asked struct {
 	turn, permission, question *contracts.Version
 	// permissionResult is the contract of permission requests that offer to give the call's result, or ask for several calls.
 	permissionResult *contracts.Version
 	// review is the contract of requests to approve plans.
 	review *contracts.Version
-	keys   signature.Keys
 }
 
+var compileAsked = sync.OnceValues(func() (a asked, err error) {
+	for _, one := range []struct {
+		compiled **contracts.Version
+		contract sdk.Contract
+		version  string
+	}{
+		{&a.turn, contracts.Conversation(), contracts.BuiltinVersion},
+		{&a.permission, contracts.Permission(), contracts.BuiltinVersion},
+		{&a.permissionResult, contracts.Permission(), contracts.PermissionResultVersion},
+		{&a.review, contracts.PlanReview(), contracts.BuiltinVersion},
+		{&a.question, contracts.Question(), contracts.BuiltinVersion},
+	} {
+		if *one.compiled, err = contracts.CompileVersion(one.contract, one.version); err != nil {
+			return asked{}, err
+		}
+	}
+	return a, nil
+})
+
 func newAnswers(tools *toolbox.Toolbox, keys signature.Keys) (*answers, error) {
-	turn, err := contracts.CompileVersion(contracts.Conversation(), contracts.BuiltinVersion)
-	if err != nil {
-		return nil, err
-	}
-	permission, err := contracts.CompileVersion(contracts.Permission(), contracts.BuiltinVersion)
-	if err != nil {
-		return nil, err
-	}
-	permissionResult, err := contracts.CompileVersion(contracts.Permission(), contracts.PermissionResultVersion)
-	if err != nil {
-		return nil, err
-	}
-	review, err := contracts.CompileVersion(contracts.PlanReview(), contracts.BuiltinVersion)
-	if err != nil {
-		return nil, err
-	}
-	question, err := contracts.CompileVersion(contracts.Question(), contracts.BuiltinVersion)
-	if err != nil {
-		return nil, err
-	}
-	return &answers{tools, turn, permission, question, permissionResult, review, keys}, nil
+	people, err := compileAsked()
+	return &answers{tools, people, keys}, err
 }
 
 // check is runner.Agent.CheckAnswer. What a service answers wrongly is an error result for the model; what a person

@@ -170,16 +170,25 @@ func answered(sections []sdk.Section, name string) string {
 
 // checkWindow refuses an agent whose window has no room for a conversation. Runs that began with such a one go on.
 func checkWindow(spec sdk.AgentSpec, tools []sdk.ToolDefinition) error {
-	count, window := prompt.CounterOf(spec.Model), prompt.WindowOf(spec.Model, spec.Memory, 0)
-	fixed := count.Prose(spec.System) + count.Prose(spec.Instructions) + count.Tools(tools)
+	room := prompt.WindowOf(spec.Model, spec.Memory, 0).Prompt()
+	if fixedPart(prompt.AtMost(), spec, tools) <= room/2 { // most agents, for which nobody has to decode a vocabulary
+		return nil
+	}
+	fixed := fixedPart(prompt.CounterOf(spec.Model), spec, tools)
+	if fixed <= room/2 {
+		return nil
+	}
+	return sdk.Errorf(sdk.CodeConfig, "memory: tools and system prompt take about %d of the window's %d tokens; want a window of %d at least "+
+		"(memory.window, or the model's context_window)", fixed, room, 2*fixed)
+}
+
+// fixedPart is how many tokens of each prompt are there before any conversation.
+func fixedPart(count prompt.Counter, spec sdk.AgentSpec, tools []sdk.ToolDefinition) int {
+	n := count.Prose(spec.System) + count.Prose(spec.Instructions) + count.Tools(tools)
 	if g := spec.Guidance; g != nil {
-		fixed += count.Prose(g.Loop) + count.Prose(g.Capabilities) + count.Prose(g.Thinking)
+		n += count.Prose(g.Loop) + count.Prose(g.Capabilities) + count.Prose(g.Thinking)
 	}
-	if room := window.Prompt(); fixed > room/2 {
-		return sdk.Errorf(sdk.CodeConfig, "memory: tools and system prompt take about %d of the window's %d tokens; want a window of %d at least "+
-			"(memory.window, or the model's context_window)", fixed, room, 2*fixed)
-	}
-	return nil
+	return n
 }
 
 // checkTemplates refuses an agent whose templates name what there never is. Runs that began with such a one go on.

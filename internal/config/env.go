@@ -46,8 +46,8 @@ func (c *Config) set(r *strict.Reader, source, key, value string) {
 	if value == "" {
 		return
 	}
-	n := strict.Setting(source, key, value, fileSchema())
-	r.Check(n, fileSchema())
+	n := strict.Setting(source, key, value, fileForm())
+	r.Check(n, fileForm())
 	c.apply(r, n)
 }
 

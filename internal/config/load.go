@@ -30,16 +30,16 @@ func Schema() []byte { return slices.Clone(schemaFile) }
 var mcpSchemaFile []byte
 
 var (
-	fileSchema = sync.OnceValue(func() *schema.Schema { return compile(schemaFile) })
-	mcpSchema  = sync.OnceValue(func() *schema.Schema { return compile(mcpSchemaFile) })
+	fileForm = sync.OnceValue(func() *strict.Form { return compile(schemaFile) })
+	mcpForm  = sync.OnceValue(func() *strict.Form { return compile(mcpSchemaFile) })
 )
 
-func compile(file []byte) *schema.Schema {
+func compile(file []byte) *strict.Form {
 	s, err := schema.Compile(file)
 	if err != nil {
 		panic("config: a schema of the program: " + err.Error())
 	}
-	return s
+	return strict.NewForm(s)
 }
 
 // Load reads a configuration file and everything it names. The error is Faults with all that is wrong in any file. Whoever serves
@@ -51,7 +51,7 @@ func Load(path string) (*Config, error) {
 		return nil, l.Err()
 	}
 	root := l.Parse(path, data)
-	l.Check(root, fileSchema())
+	l.Check(root, fileForm())
 	l.settings(root)
 	for _, c := range contracts.Builtin() {
 		l.known = append(l.known, &known{Contract: c, node: builtin})

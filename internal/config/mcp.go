@@ -62,7 +62,7 @@ func (l *loader) checkServers(n *strict.Node) {
 	}
 	before := l.Count()
 	root := l.Parse(m.File, m.Data)
-	l.Check(root, mcpSchema())
+	l.Check(root, mcpForm())
 	if l.Count() > before {
 		return
 	}

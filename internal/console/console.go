@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"agentd/internal/desk"
@@ -52,8 +53,8 @@ type Options struct {
 type console struct {
 	Options
 	session session
-	// pages are the templates by their names.
-	pages map[string]*template.Template
+	// pages are the templates by their names, which are parsed when the first page is asked for.
+	pages func() map[string]*template.Template
 	hub   *hub
 	now   func() time.Time
 }
@@ -63,7 +64,8 @@ const maxBody = 2 << 20
 
 // Handler is the console. Its events end when the requests' contexts do.
 func Handler(o Options) http.Handler {
-	c := &console{Options: o, session: newSession(o.Token), pages: parse(o.Base), hub: &hub{}, now: time.Now}
+	pages := sync.OnceValue(func() map[string]*template.Template { return parse(o.Base) })
+	c := &console{Options: o, session: newSession(o.Token), pages: pages, hub: &hub{}, now: time.Now}
 	mux := http.NewServeMux()
 	mux.Handle("GET /static/", http.StripPrefix("/static/", static()))
 	mux.HandleFunc("GET /login", c.login)

@@ -129,7 +129,7 @@ func (s *stream) send(name, id string, data []byte) error {
 // part makes a part of a page.
 func (c *console) part(name string, data any) ([]byte, error) {
 	var b bytes.Buffer
-	err := c.pages[placeRuns].ExecuteTemplate(&b, name, data)
+	err := c.pages()[placeRuns].ExecuteTemplate(&b, name, data)
 	return b.Bytes(), err
 }
 

@@ -281,7 +281,7 @@ func (c *console) send(w http.ResponseWriter, r *request, status int, v *view) {
 		Told: told[r.URL.Query().Get("told")],
 	}
 	var b bytes.Buffer
-	if err := c.pages[v.Template].ExecuteTemplate(&b, "layout.html", l); err != nil {
+	if err := c.pages()[v.Template].ExecuteTemplate(&b, "layout.html", l); err != nil {
 		c.Logger.Error("the page could not be made", "page", v.Template, "error", err)
 		http.Error(w, "The page could not be made; the log of the console says why.", http.StatusInternalServerError)
 		return

@@ -21,12 +21,12 @@ var fileSchema []byte
 // FileSchema is the JSON Schema of contract files.
 func FileSchema() []byte { return slices.Clone(fileSchema) }
 
-var compiledFileSchema = sync.OnceValue(func() *schema.Schema {
+var fileForm = sync.OnceValue(func() *strict.Form {
 	s, err := schema.Compile(fileSchema)
 	if err != nil {
 		panic("contracts: contract.schema.json: " + err.Error()) // it is part of the program
 	}
-	return s
+	return strict.NewForm(s)
 })
 
 // Load reads a contract file, YAML or JSON. The error is strict.Faults with everything that is wrong.
@@ -52,7 +52,7 @@ func Read(r *strict.Reader, file string, data []byte) (sdk.Contract, *strict.Nod
 	if !n.Present() {
 		return sdk.Contract{}, n
 	}
-	r.Check(n, compiledFileSchema())
+	r.Check(n, fileForm())
 	var c sdk.Contract
 	r.Decode(n, &c)
 	r.Note(n.Get("domain"), wire.CheckDomain(c.Domain))

@@ -67,12 +67,12 @@ type ExpectedAnswer struct {
 //go:embed cases.schema.json
 var casesSchema []byte
 
-var compiledSchema = sync.OnceValue(func() *schema.Schema {
+var casesForm = sync.OnceValue(func() *strict.Form {
 	s, err := schema.Compile(casesSchema)
 	if err != nil {
 		panic("eval: cases.schema.json: " + err.Error()) // it is part of the program
 	}
-	return s
+	return strict.NewForm(s)
 })
 
 //go:embed cases/*.yaml
@@ -113,7 +113,7 @@ func Load(path string) (*Suite, error) {
 func Parse(file string, data []byte) (*Suite, error) {
 	var r strict.Reader
 	n := r.Parse(file, data)
-	r.Check(n, compiledSchema())
+	r.Check(n, casesForm())
 	var s Suite
 	r.Decode(n, &s)
 	if s.Name == "" {

@@ -67,7 +67,7 @@ func (l Packs) of(text string) *Pack {
 	if len(l) == 1 {
 		return l[0]
 	}
-	own := quoted.ReplaceAllString(strings.ReplaceAll(strings.ToLower(text), "’", "'"), " ")
+	own := quoted().ReplaceAllString(strings.ReplaceAll(strings.ToLower(text), "’", "'"), " ")
 	words := strings.FieldsFunc(own, func(c rune) bool { return !unicode.IsLetter(c) && c != '\'' })
 	var best *Pack
 	most := 0

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 )
 
@@ -33,8 +34,10 @@ func (s sentence) without(list patterns) sentence {
 }
 
 var (
-	// quoted is what a text only shows: blocks of code, code, quotations, and lines that are quoted.
-	quoted = regexp.MustCompile("(?s)```.*?(?:```|$)|~~~.*?(?:~~~|$)|`[^`\n]*`|(?m:^\\s*>.*$)|\"[^\"\n]{0,400}\"|“[^”\n]{0,400}”|„[^“”\n]{0,400}[“”]|«[^»\n]{0,400}»")
+	// quoted is what a text only shows: blocks of code, code, quotations, and lines that are quoted. It is large, and most processes judge nothing.
+	quoted = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile("(?s)```.*?(?:```|$)|~~~.*?(?:~~~|$)|`[^`\n]*`|(?m:^\\s*>.*$)|\"[^\"\n]{0,400}\"|“[^”\n]{0,400}”|„[^“”\n]{0,400}[“”]|«[^»\n]{0,400}»")
+	})
 	// markup is what makes words bold or lines a list.
 	markup = regexp.MustCompile(`(?m)^\s*(?:[-*•#]+|\d+[.)])\s+|[*_#]+`)
 	ends   = regexp.MustCompile(`[.!?…]+(?:["')\]]*\s|["')\]]*$)|\n+|;\s`)
@@ -55,7 +58,7 @@ func (p *Pack) read(r Reply) text {
 		results[i] = strings.Join(strings.Fields(strings.ToLower(r.Calls[i].Result)), " ")
 	}
 	all := strings.ReplaceAll(strings.ToLower(r.Text), "’", "'")
-	own := quoted.ReplaceAllString(all, " "+shown+" ")
+	own := quoted().ReplaceAllString(all, " "+shown+" ")
 	own = p.withoutVerses(p.withoutLetter(own))
 	t.shows = len(all)-len(own) >= product
 	if open := box.FindStringSubmatch(own); open != nil && ticked.MatchString(own) {

@@ -33,7 +33,9 @@ func estimate(text string, fifths int) int {
 // Counter counts tokens as a model does, or estimates them. What it returns depends on the text alone. Safe for concurrent use.
 type Counter struct {
 	exact, estimated bool
-	counted          *counted
+	// bytes counts a token for each byte.
+	bytes   bool
+	counted *counted
 	// calibration is how many tokens the provider counts for a thousand of these; 0 is a thousand.
 	calibration int
 }
@@ -55,6 +57,9 @@ func CounterOf(model sdk.ModelSpec) Counter {
 	return c
 }
 
+// AtMost is a counter that counts no fewer tokens than any that is not calibrated, at no cost: a token has at least one byte.
+func AtMost() Counter { return Counter{bytes: true} }
+
 // Calibrated is the counter with what the provider counts for a thousand tokens of it.
 func (c Counter) Calibrated(calibration int) Counter {
 	c.calibration = calibration
@@ -69,6 +74,9 @@ func (c Counter) JSON(text string) int { return c.count(text, JSON) }
 
 func (c Counter) count(text string, estimate func(string) int) int {
 	n := 0
+	if c.bytes {
+		n = len(text)
+	}
 	if c.exact {
 		n = c.counted.of(text)
 	}

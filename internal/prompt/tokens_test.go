@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"agentd/internal/prompt"
 	"agentd/sdk"
 )
@@ -73,4 +75,19 @@ func TestEstimate_HasTwoRatios(t *testing.T) {
 	if n := count.Message(&message); n != 4+10+2+100 {
 		t.Errorf("a message with a call has %d tokens", n)
 	}
+}
+
+func TestAtMost_CountsNoFewerThanAnyModel(t *testing.T) {
+	t.Parallel()
+	counters := []prompt.Counter{prompt.CounterOf(sdk.ModelSpec{Name: "gpt-5"}), prompt.CounterOf(sdk.ModelSpec{Name: "claude-sonnet-4-5"})}
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[ -~]{0,200}`), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })).Draw(t, "text")
+		tools := []sdk.ToolDefinition{{Name: text, Description: text, Parameters: []byte(text)}, {}}
+		most := prompt.AtMost()
+		for i, c := range counters {
+			if c.Prose(text) > most.Prose(text) || c.JSON(text) > most.JSON(text) || c.Tools(tools) > most.Tools(tools) {
+				t.Fatalf("counter %d: %d, %d and %d tokens; at most %d", i, c.Prose(text), c.JSON(text), c.Tools(tools), most.Prose(text))
+			}
+		}
+	})
 }

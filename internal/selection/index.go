@@ -117,7 +117,7 @@ func (x *Index) Scores(query string) []float64 {
 		wanted[stem] = 1
 	}
 	for _, stem := range stems {
-		for _, other := range similar[stem] {
+		for _, other := range similar()[stem] {
 			wanted[other] = max(wanted[other], similarWord)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 
 	"github.com/kljensen/snowball/english"
@@ -91,7 +92,8 @@ func wordSet(text string) map[string]bool {
 var alike string
 
 // similar are the stems that people use for each other, by stem: a line of the file is a group of words with much the same meaning.
-var similar = groups(alike)
+// Most processes ask for none.
+var similar = sync.OnceValue(func() map[string][]string { return groups(alike) })
 
 func groups(text string) map[string][]string {
 	by := map[string][]string{}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync"
 
 	"agentd/internal/spelling"
 	"agentd/sdk"
@@ -17,16 +18,28 @@ type Schema interface {
 	Validate(data json.RawMessage) []sdk.Fault
 }
 
-// Check notes what a schema says of n, each fault at its place, and removes the values at fault: what is left has the form
+// Form is a Schema that files are read by. It may be used by several goroutines.
+type Form struct {
+	schema Schema
+	// root is the schema as a tree, read once.
+	root func() place
+}
+
+// NewForm makes a Form. The schema is not looked at before it is used.
+func NewForm(schema Schema) *Form {
+	return &Form{schema, sync.OnceValue(func() place { return rootOf(schema) })}
+}
+
+// Check notes what the schema of a form says of n, each fault at its place, and removes the values at fault: what is left has the form
 // that the schema describes. A key without a value counts as left out, if it may be.
-func (r *Reader) Check(n *Node, schema Schema) {
+func (r *Reader) Check(n *Node, form *Form) {
 	if !n.exists() {
 		return // there is nothing to go on with, which is noted
 	}
-	root := rootOf(schema)
+	root := form.root()
 	root.dropEmpty(n)
 	var refused []*Node
-	for _, f := range schema.Validate(n.JSON()) {
+	for _, f := range form.schema.Validate(n.JSON()) {
 		at, p := n.At(f.Path), root.follow(steps(f.Path))
 		refused = append(refused, at)
 		switch {
@@ -127,10 +140,10 @@ func (p place) dropEmpty(n *Node) {
 }
 
 // Setting is the tree of a file that has one value, under a key such as nats.url, but comes from elsewhere.
-func Setting(source, key, value string, schema Schema) *Node {
+func Setting(source, key, value string, form *Form) *Node {
 	names := strings.Split(key, ".")
 	n := &Node{Position: Position{File: source}, kind: isText, text: value, json: quote(value)}
-	if rootOf(schema).follow(names).schema.Get("type").Text() == "integer" && jsonNumber.MatchString(value) {
+	if form.root().follow(names).schema.Get("type").Text() == "integer" && jsonNumber.MatchString(value) {
 		n.kind, n.json = isNumber, value
 	}
 	for _, name := range slices.Backward(names) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 
 	"agentd/internal/contracts"
 	"agentd/sdk"
@@ -54,8 +55,9 @@ func builtinTool(name string, limits sdk.Limits) (*Tool, error) {
 			TimeoutMillis: cmp.Or(limits.QuestionTimeoutMillis, sdk.DefaultQuestionTimeout.Milliseconds()),
 		})
 	case AskQuestion, Converse:
-		contract, err := modelQuestion()
-		if err != nil {
+		contract := contracts.Question()
+		var err error
+		if contract.Versions, err = modelQuestion(); err != nil {
 			return nil, err
 		}
 		s := sdk.ServiceTool{
@@ -73,17 +75,17 @@ func builtinTool(name string, limits sdk.Limits) (*Tool, error) {
 	}
 }
 
-// modelQuestion is the contract of questions as models are shown it: they ask for no forms.
-func modelQuestion() (sdk.Contract, error) {
+// modelQuestion are the versions of the contract of questions as models are shown it: they ask for no forms. Nobody may change them.
+var modelQuestion = sync.OnceValues(func() (map[string]sdk.ContractVersion, error) {
 	question := contracts.Question()
 	version, err := contracts.CompileVersion(question, contracts.BuiltinVersion)
 	if err != nil {
-		return question, err
+		return nil, err
 	}
 	accepts, _ := version.Accepts.WithoutProperty(contracts.QuestionForm)
-	question.Versions[contracts.BuiltinVersion] = sdk.ContractVersion{Accepts: accepts, Emits: question.Versions[contracts.BuiltinVersion].Emits}
-	return question, nil
-}
+	emits := question.Versions[contracts.BuiltinVersion].Emits
+	return map[string]sdk.ContractVersion{contracts.BuiltinVersion: {Accepts: accepts, Emits: emits}}, nil
+})
 
 const (
 	completionParameters = `{

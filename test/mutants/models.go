@@ -42,6 +42,8 @@ var ofModels = []mutant{
 	{"whoever follows a reply reads the failed attempt's beginning", around(llm+"fragments.reset", ""), of("TestRetrying_ResetsFragments")},
 
 	// Prompts.
+	{"a prompt is measured in words", around("internal/prompt.AtMost", "return Counter{estimated: true}"), test{"internal/prompt", "TestAtMost_CountsNoFewerThanAnyModel"}},
+	{"agents fit into any window", around("internal/catalog.fixedPart", "return 0"), test{"internal/catalog", "TestCheck_RefusesAWindowWithoutRoom"}},
 	{"a rendering goes on where the one before ended", statement("internal/prompt.Template.Render", "name Name", ""), test{"internal/prompt", "TestTemplate_RenderingsShareNothing"}},
 
 	// Models that are away.

@@ -4,6 +4,7 @@ package serve
 import (
 	"cmp"
 	"context"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -64,6 +65,7 @@ func serve(ctx context.Context, a *cli.App, f serveFlags) error {
 	o.Serving = func() {
 		o.Logger.Info("serving", "agents", setup.AgentNames(cfg), "store", string(cfg.StoreKind()),
 			"encryption", cmp.Or(cfg.Encryption.Current, "off"), "slots", o.Slots)
+		go debug.FreeOSMemory() // a worker that waits needs little of what starting took
 	}
 	err = worker.Run(ctx, o)
 	if err == nil {

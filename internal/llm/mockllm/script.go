@@ -86,12 +86,12 @@ func (a *Arguments) UnmarshalJSON(data []byte) error {
 //go:embed script.schema.json
 var scriptSchema []byte
 
-var compiledSchema = sync.OnceValue(func() *schema.Schema {
+var scriptForm = sync.OnceValue(func() *strict.Form {
 	s, err := schema.Compile(scriptSchema)
 	if err != nil {
 		panic("mockllm: script.schema.json: " + err.Error()) // it is part of the program
 	}
-	return s
+	return strict.NewForm(s)
 })
 
 // LoadScript reads a script from a file. The error lists every fault with its line and column.
@@ -107,7 +107,7 @@ func LoadScript(path string) (*Script, error) {
 func ParseScript(name string, data []byte) (*Script, error) {
 	var r strict.Reader
 	n := r.Parse(name, data)
-	r.Check(n, compiledSchema())
+	r.Check(n, scriptForm())
 	var script Script
 	r.Decode(n, &script)
 	for i := range script.Conversations {
