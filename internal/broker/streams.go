@@ -370,3 +370,24 @@ func (c *Conn) HasConsumer(ctx context.Context, ref ConsumerRef) (bool, error) {
 	}
 	return err == nil, err
 }
+
+// MissingConsumers are those of refs that do not exist.
+func (c *Conn) MissingConsumers(ctx context.Context, refs ...ConsumerRef) ([]ConsumerRef, error) {
+	there, err := atOnce(len(refs), func(i int) (bool, error) {
+		exists, err := c.HasConsumer(ctx, refs[i])
+		if err != nil {
+			err = fmt.Errorf("look for consumer %s: %w", refs[i].Name, err)
+		}
+		return exists, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var missing []ConsumerRef
+	for i, ref := range refs {
+		if !there[i] {
+			missing = append(missing, ref)
+		}
+	}
+	return missing, nil
+}

@@ -30,15 +30,13 @@ func (b *bound) check(ctx context.Context, conn *broker.Conn, refs []broker.Cons
 	if err != nil {
 		return fmt.Errorf("look how streams are divided: %w", err)
 	}
-	for _, ref := range refs {
-		exists, err := conn.HasConsumer(ctx, ref)
-		if err != nil {
-			return fmt.Errorf("look for consumer %s: %w", ref.Name, err)
-		}
-		if !exists {
-			return sdk.Errorf(sdk.CodeUnavailable, "consumer %s/%s does not exist; run: agentd provision",
-				broker.StreamName(conn.Subjects(), ref.Zone), ref.Name)
-		}
+	missing, err := conn.MissingConsumers(ctx, refs...)
+	if err != nil {
+		return err
+	}
+	if len(missing) > 0 {
+		return sdk.Errorf(sdk.CodeUnavailable, "consumer %s/%s does not exist; run: agentd provision",
+			broker.StreamName(conn.Subjects(), missing[0].Zone), missing[0].Name)
 	}
 	b.seen = time.Now()
 	return nil
