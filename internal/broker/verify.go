@@ -49,42 +49,19 @@ func (c *Conn) Verify(ctx context.Context, p Plan) ([]Finding, error) {
 	if other != nil {
 		findings = append(findings, Finding{"partitions", SeverityError, other.Message, remedyPartitions})
 	}
-	var hidden []string
-	look := func(what string, at func(context.Context) ([]Finding, error)) error {
-		err := c.Permitted(ctx, func(ctx context.Context) error {
-			found, err := at(ctx)
-			findings = append(findings, found...)
-			return err
-		})
-		if errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) {
-			hidden = append(hidden, what)
-			return nil
-		}
-		return err
-	}
-	in := StreamName(c.subjects, ZoneIn)
-	for _, want := range c.streams(p) {
-		needed := want.MaxAge
-		if wholeName(want.Name) == in {
-			needed = cmp.Or(p.AnswersNeeded, want.MaxAge)
-		}
-		at := func(ctx context.Context) ([]Finding, error) { return c.lookAtStream(ctx, want, needed) }
-		if err := look("stream "+want.Name, at); err != nil {
-			return findings, err
-		}
-	}
-	consumers := c.consumers(p)
-	all, err := atOnce(len(consumers), func(i int) (seen, error) {
-		found, err := c.verifyConsumer(ctx, consumers[i])
+	looks := c.looks(p)
+	all, err := atOnce(len(looks), func(i int) (seen, error) {
+		found, err := looks[i].at(ctx)
 		if errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) {
 			return seen{hidden: true}, nil
 		}
 		return seen{findings: found}, err
 	})
+	var hidden []string
 	for i, one := range all {
 		findings = append(findings, one.findings...)
 		if one.hidden {
-			hidden = append(hidden, "consumer "+c.consumerName(consumers[i]))
+			hidden = append(hidden, looks[i].what)
 		}
 	}
 	if err != nil {
@@ -96,10 +73,35 @@ func (c *Conn) Verify(ctx context.Context, p Plan) ([]Finding, error) {
 	return findings, nil
 }
 
-// seen is what came of a look at something: hidden is that this user may not look.
-type seen struct {
-	findings []Finding
-	hidden   bool
+// look is a look at something, and seen what comes of it: hidden is that this user may not look.
+type (
+	look struct {
+		what string
+		at   func(context.Context) ([]Finding, error)
+	}
+	seen struct {
+		findings []Finding
+		hidden   bool
+	}
+)
+
+// looks are at all that a plan has, in its order.
+func (c *Conn) looks(p Plan) []look {
+	var all []look
+	in := StreamName(c.subjects, ZoneIn)
+	for _, want := range c.streams(p) {
+		needed := want.MaxAge
+		if wholeName(want.Name) == in {
+			needed = cmp.Or(p.AnswersNeeded, want.MaxAge)
+		}
+		at := func(ctx context.Context) ([]Finding, error) { return c.lookAtStream(ctx, want, needed) }
+		all = append(all, look{"stream " + want.Name, at})
+	}
+	for _, want := range c.consumers(p) {
+		at := func(ctx context.Context) ([]Finding, error) { return c.verifyConsumer(ctx, want) }
+		all = append(all, look{"consumer " + c.consumerName(want), at})
+	}
+	return all
 }
 
 // FindingNotPermitted is the code of NotPermitted.
