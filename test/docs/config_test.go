@@ -16,13 +16,13 @@ import (
 	"agentd/internal/strict"
 )
 
-func compiled(t *testing.T, text []byte) *schema.Schema {
+func compiled(t *testing.T, text []byte) *strict.Form {
 	t.Helper()
 	s, err := schema.Compile(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return strict.NewForm(s)
 }
 
 // elsewhereFile are blocks that begin with the name of a file that agentd's schemas are not for.
@@ -84,7 +84,7 @@ func indented(text string) string {
 // Every agentd.yaml of the repository is one by the schema, but those that are there to be broken.
 func TestFiles_AreSoundByTheSchema(t *testing.T) {
 	t.Parallel()
-	schema, found := compiled(t, config.Schema()), 0
+	form, found := compiled(t, config.Schema()), 0
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Name() != "agentd.yaml" || strings.Contains(path, "testdata/broken") {
 			return err
@@ -95,7 +95,7 @@ func TestFiles_AreSoundByTheSchema(t *testing.T) {
 		}
 		found++
 		var r strict.Reader
-		r.Check(r.Parse(path, data), schema)
+		r.Check(r.Parse(path, data), form)
 		if err := r.Err(); err != nil {
 			t.Error(err)
 		}
