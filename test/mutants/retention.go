@@ -46,6 +46,7 @@ var ofRetention = []mutant{
 	{"a worker that may not remove calls does not say what to do", condition("internal/reconcile.Clear", "CodePermissionDenied", "false"), test{"cmd/agentd", "TestNATSConfig_OfBeforeLetsWorkersGoOn"}},
 	{"each pass looks at all runs", around("internal/reconcile.Options.due", "note, _, err = original(ctx, name, streams)\nreturn note, outdated, err"), passes},
 	{"no pass but the first looks at all runs", condition("internal/reconcile.Options.due", "every All", "false"), passes},
+	{"an answer that a failover lost is taken for read", around("internal/reconcile.pass.answers", "return false, nil"), test{"internal/reconcile", "TestRun_FailoverToAReplicaThatLags"}},
 	{"a store that was emptied is taken for the one that it was", condition("internal/reconcile.Options.due", "marked", "true"), afterLoss},
 	{"a stream that was made anew is taken for the one that it was", condition("internal/reconcile.Options.due", "known was Made Last", "false"), afterLoss},
 	{"after a loss one pass is enough", around("internal/reconcile.passed.expect", ""), afterLoss},

@@ -94,9 +94,7 @@ func TestStore_WorksThroughSentinel(t *testing.T) {
 // startReplica starts a replica and returns when it follows.
 func startReplica(t *testing.T, master *redistest.Server) *redistest.Server {
 	t.Helper()
-	host, port, _ := strings.Cut(master.Addr(), ":")
-	replica := redistest.StartServer(t, "--replicaof", host+" "+port)
-	m := client(t, master)
+	replica, m := redistest.StartReplica(t, master), client(t, master)
 	storetest.Await(t, "replica", func(ctx context.Context) bool {
 		return strings.Contains(m.Info(ctx, "replication").Val(), "state=online")
 	})

@@ -69,6 +69,16 @@ func newServer(t testing.TB, args ...string) *Server {
 	return s
 }
 
+// StartReplica starts a replica of a server, and returns when it has what the server had.
+func StartReplica(t testing.TB, master *Server) *Server {
+	t.Helper()
+	s := newServer(t, "--replicaof", loopback+" "+strconv.Itoa(master.port))
+	s.ready = "Finished with success"
+	s.findEngine()
+	s.startFirst()
+	return s
+}
+
 // StartSentinel starts a sentinel that watches master under a name.
 func StartSentinel(t testing.TB, name string, master *Server) *Server {
 	t.Helper()
