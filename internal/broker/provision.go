@@ -82,32 +82,24 @@ func (c *Conn) eachStep(ctx context.Context, p Plan, take func(step) (Change, er
 		return take(s)
 	}
 	streams, consumers := c.streams(p), c.consumers(p)
-	stream := func(i int) (Change, error) {
-		change, err := taken(c.streamStep(ctx, streams[i], p.Replicas))
+	var changes []Change
+	// One after the other: who may make none is told so once, and none has to wait until the server has written all the others to disk.
+	for _, want := range streams {
+		change, err := taken(c.streamStep(ctx, want, p.Replicas))
 		if err != nil {
-			err = fmt.Errorf("provision stream %s: %w", streams[i].Name, err)
+			return changes, fmt.Errorf("provision stream %s: %w", want.Name, err)
 		}
-		return change, err
+		if change.Action != "" {
+			changes = append(changes, change)
+		}
 	}
-	consumer := func(i int) (Change, error) {
+	made, err := atOnce(len(consumers), func(i int) (Change, error) {
 		change, err := taken(c.consumerStep(ctx, consumers[i]))
 		if err != nil {
 			err = fmt.Errorf("provision consumer %s: %w", consumers[i].Name, err)
 		}
 		return change, err
-	}
-	made, err := atOnce(1, stream) // who may make none is told so once
-	if err == nil {
-		var others []Change
-		others, err = atOnce(len(streams)-1, func(i int) (Change, error) { return stream(i + 1) })
-		made = append(made, others...)
-	}
-	if err == nil {
-		var others []Change
-		others, err = atOnce(len(consumers), consumer)
-		made = append(made, others...)
-	}
-	var changes []Change
+	})
 	for _, change := range made {
 		if change.Action != "" {
 			changes = append(changes, change)
