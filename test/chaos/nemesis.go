@@ -24,6 +24,7 @@ type nemesis struct {
 	*world
 	// hurting ends when the faults stop.
 	hurting context.Context
+	keys    rotation
 }
 
 // workers keeps a worker going at each of its places: one incarnation after the other, each with a failpoint, until faults
@@ -97,10 +98,22 @@ func (n *nemesis) reached(rng *rand.Rand) string {
 	return "nats://" + n.nats.proxy.Address()
 }
 
+// key is what a worker that begins now seals with. It stays as it is when the faults have stopped: workers live on then.
+func (n *nemesis) key() int {
+	if n.hurting.Err() != nil {
+		return n.keys.last()
+	}
+	key, changed := n.keys.at(time.Since(n.began))
+	if changed {
+		n.record.fault("another key for what is stored")
+	}
+	return key
+}
+
 func (n *nemesis) hire(name string, spec armedSpec, rng *rand.Rand, log *os.File, onStop func(note)) *child {
 	r := role{
 		NATS: n.reached(rng), Model: n.model.url, Armed: spec,
-		Ahead: time.Duration(rng.Int64N(int64(2*mostAstray))) - mostAstray,
+		Ahead: time.Duration(rng.Int64N(int64(2*mostAstray))) - mostAstray, Key: n.key(),
 	}
 	if n.redis != nil {
 		r.Redis = "redis://" + n.redis.proxy.Address()

@@ -37,6 +37,8 @@ type role struct {
 	Armed              armedSpec `json:",omitzero"`
 	// Ahead is how far the clock of a worker's machine is ahead of everybody else's.
 	Ahead time.Duration `json:",omitempty"`
+	// Key is what a worker seals with.
+	Key int `json:",omitempty"`
 }
 
 // armedSpec is a failpoint to be armed.
@@ -111,7 +113,11 @@ func (r role) work(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	opened, err := worker.OpenStore(ctx, conn, worker.StoreOptions{RedisURL: r.Redis})
+	keys, err := keyring(r.Key)
+	if err != nil {
+		return err
+	}
+	opened, err := worker.OpenStore(ctx, conn, worker.StoreOptions{RedisURL: r.Redis, Keys: keys})
 	if err != nil {
 		return err
 	}

@@ -111,7 +111,11 @@ func open(ctx context.Context, o options) (_ *world, err error) {
 	if _, err = w.conn.Provision(ctx, plan); err != nil {
 		return nil, err
 	}
-	opened, err := worker.OpenStore(ctx, w.conn, worker.StoreOptions{RedisURL: redisURL})
+	keys, err := keyring(mostKeys)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := worker.OpenStore(ctx, w.conn, worker.StoreOptions{RedisURL: redisURL, Keys: keys})
 	if err != nil {
 		return nil, err
 	}
