@@ -162,13 +162,11 @@ func (c *Conn) stayInContact(ctx context.Context, consumers []ConsumerRef) (stop
 
 // Stream implements jetstream.JetStream.
 func (f followed) Stream(ctx context.Context, name string) (s jetstream.Stream, err error) {
-	ctx, explain, stop := f.refusals.until(ctx, "$JS.API.STREAM.INFO."+name)
-	defer stop()
 	err = leader.Patiently(ctx, f, "stream "+name, func(ctx context.Context) error {
 		s, err = f.JetStream.Stream(ctx, name)
 		return err
 	})
-	return s, explain(err)
+	return s, err
 }
 
 // Consumer implements jetstream.JetStream.

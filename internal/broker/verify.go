@@ -131,7 +131,7 @@ func (c *Conn) consumerName(want consumerPlan) string {
 // lookAtStream compares a stream with what it should be. needed is the age without which promises are broken; a stream may be planned to
 // keep more.
 func (c *Conn) lookAtStream(ctx context.Context, want jetstream.StreamConfig, needed time.Duration) ([]Finding, error) {
-	s, err := c.js.Stream(ctx, want.Name)
+	s, err := c.look(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return []Finding{{"stream_missing", SeverityError, "stream " + want.Name + " does not exist", remedyProvision}}, nil
 	}
