@@ -78,7 +78,7 @@ func (c *Checker) duplicate(in *input, r *run) {
 			}
 		}
 	case wire.KindFire:
-		if head.Timer == in.Due {
+		if head.Timer == in.Due && !c.carried(head) {
 			c.violate("I10", r.key, "%s %d was removed while the run waits for that timer", in.Stream, in.Sequence)
 		}
 	case wire.KindCtl, wire.KindVoid:
@@ -111,6 +111,16 @@ func (c *Checker) duplicate(in *input, r *run) {
 		}
 	default:
 	}
+}
+
+// carried reports whether a run without a timer goes on with its driver's message, which is there. A timer that is sent to it then, for one
+// whose message is gone, is not needed: it may have come for a driver before this one.
+func (c *Checker) carried(head *core.Head) bool {
+	if head.Timer > 0 || head.Driver == nil {
+		return false
+	}
+	driver := c.inputs[position{head.Driver.Stream, head.Driver.Sequence}]
+	return driver != nil && !driver.removed && !driver.forgotten
 }
 
 // untagged checks a message about tags that was removed: the run must have taken it, unless it was to end.
