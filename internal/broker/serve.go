@@ -45,7 +45,10 @@ func JSON(value any) (Answer, error) {
 	return func(r micro.Request) error { return r.Respond(data) }, err
 }
 
-// Serve offers services until stop is called.
+// offering bounds how long Serve waits until the server knows what is offered. Where the connection is away it learns it when that is back.
+const offering = 5 * time.Second
+
+// Serve offers services until stop is called. When it returns, requests find them.
 func (c *Conn) Serve(services ...Service) (stop func() error, err error) {
 	var offered []micro.Service
 	stop = func() error {
@@ -72,6 +75,9 @@ func (c *Conn) Serve(services ...Service) (stop func() error, err error) {
 				return nil, errors.Join(fmt.Errorf("offer %s: %w", e.Subject, err), stop())
 			}
 		}
+	}
+	if err := c.nc.FlushTimeout(offering); err != nil {
+		c.log.Warn("the server may not know yet what is offered", "error", err)
 	}
 	return stop, nil
 }

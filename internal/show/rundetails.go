@@ -228,6 +228,11 @@ func Unserved(contractType string, due int64) string {
 	return text
 }
 
+// NoWorker is what is said of an init event that nobody takes.
+func NoWorker(agent string) string {
+	return "no worker serves " + Line(agent, LineMax) + " now; the event is stored, and handled when one starts"
+}
+
 // conversationIndent is how many columns are before the texts of a conversation.
 const conversationIndent = 13
 

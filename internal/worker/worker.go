@@ -52,6 +52,8 @@ type Options struct {
 	DeadLetters handler.DeadLetters
 	// Reconcile is the zero value where nothing is looked after.
 	Reconcile Reconcile
+	// Serving, unless nil, is called once, by Run: when the worker answers who asks of its runs, and begins to take messages.
+	Serving func()
 	// Gate is shared by the workers of a process; nil is for one that is the only one.
 	Gate *runner.Gate
 	// Telemetry shows what happens; nil shows nothing.
@@ -202,6 +204,9 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 	reading, err := w.Conn.Divided(ctx, w.reading...)
 	if err != nil {
 		return err
+	}
+	if w.Serving != nil {
+		w.Serving()
 	}
 	w.Conn.Consume(ctx, broker.ConsumeOptions{
 		Consumers: reading, Slots: w.Slots, Grace: w.Grace, Drain: w.runner.Drain,

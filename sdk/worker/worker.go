@@ -102,7 +102,7 @@ type Options struct {
 	// HTTP is an address such as ":8080" for GET /livez, /readyz and /metrics (Prometheus); empty is none. The worker is
 	// ready while it reaches NATS, its consumers and the store, and not from the moment it is asked to stop.
 	HTTP string
-	// Serving is called once, when the worker begins to take messages; nil is allowed.
+	// Serving is called once, when the worker answers who asks of its runs, and begins to take messages; nil is allowed.
 	Serving func()
 	// Logger is slog.Default() when nil.
 	Logger *slog.Logger
@@ -250,19 +250,21 @@ func (s *serving) run(ctx context.Context) (err error) {
 var gate runner.Gate
 
 func (s *serving) serve(ctx context.Context, conn *broker.Conn, store worker.OpenedStore) error {
+	var w *worker.Worker
+	begun := func() {
+		s.health.set(w.Ready)
+		context.AfterFunc(ctx, func() { s.health.set(nil) })
+		if s.Serving != nil {
+			s.Serving()
+		}
+	}
 	w, err := worker.New(worker.Options{
 		Conn: conn, Store: store, Models: s.Models, Agents: s.Agents, Slots: s.Slots, Grace: s.Grace, Logger: s.Logger,
 		Reconcile: s.reconcile(), Identity: s.Identity, Keys: s.Keys, Telemetry: s.telemetry, Gate: &gate,
-		EarlyDecisions: s.EarlyDecisions, PlainEntries: s.PlainEntries,
+		EarlyDecisions: s.EarlyDecisions, PlainEntries: s.PlainEntries, Serving: begun,
 	})
 	if err != nil {
 		return err
-	}
-	s.health.set(w.Ready)
-	stopped := context.AfterFunc(ctx, func() { s.health.set(nil) })
-	defer stopped()
-	if s.Serving != nil {
-		s.Serving()
 	}
 	return w.Run(ctx)
 }

@@ -22,6 +22,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/sdk"
+	"agentd/sdk/client"
 	"agentd/sdk/sdktest"
 	"agentd/sdk/worker"
 	"agentd/test/ports"
@@ -61,7 +62,13 @@ func startServer(t *testing.T, port int) *embedded.Server {
 func start(t *testing.T, o worker.Options) (serving <-chan struct{}, stop func() error) {
 	t.Helper()
 	began := make(chan struct{})
-	o.Agents, o.Serving = []sdk.Agent{greeter()}, func() { close(began) }
+	tell := o.Serving
+	o.Agents, o.Serving = []sdk.Agent{greeter()}, func() {
+		if tell != nil {
+			tell()
+		}
+		close(began)
+	}
 	if o.Models == nil {
 		o.Models = scripted
 	}
@@ -108,6 +115,27 @@ func greet(t *testing.T, url string) wire.Event {
 		t.Fatal(err)
 	}
 	return done
+}
+
+// Who was told that a worker serves may ask it at once.
+func TestRun_AnswersBeforeItSaysThatItServes(t *testing.T) {
+	server := startServer(t, 0)
+	c, err := client.Connect(t.Context(), client.Options{URL: server.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var answer error
+	serving, stop := start(t, worker.Options{URL: server.URL(), Provision: true, Serving: func() {
+		_, answer = c.Status(t.Context(), client.Run{Agent: "greeter", Name: "nobody"})
+	}})
+	await(t, "serving", serving)
+	if !errors.Is(answer, &sdk.Error{Code: sdk.CodeUnknownRun}) {
+		t.Errorf("a question of a run that is not there gives %v, want %s", answer, sdk.CodeUnknownRun)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
 }
 
 func get(t *testing.T, url string) (status int, body string) {

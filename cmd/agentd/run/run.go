@@ -9,11 +9,15 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/cmd/agentd/internal/follow"
+	"agentd/internal/retry"
+	"agentd/internal/show"
 	"agentd/internal/telemetry"
 	"agentd/sdk"
 	"agentd/sdk/client"
@@ -130,10 +134,14 @@ func start(ctx context.Context, a *cli.App, c *cli.Client, request client.Reques
 		if err := publish(ctx); err != nil {
 			return err
 		}
-		return a.Print(started{r.Subject, r.Agent}, func(w io.Writer) error {
+		err := a.Print(started{r.Subject, r.Agent}, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, r.Subject)
 			return err
 		})
+		if err != nil {
+			return err
+		}
+		return awaitBegin(ctx, a, c, named)
 	}
 	follower := follow.New(a, c, r, f.Options)
 	return follower.Follow(ctx, func(ctx context.Context) error {
@@ -143,6 +151,45 @@ func start(ctx context.Context, a *cli.App, c *cli.Client, request client.Reques
 		}
 		return err
 	})
+}
+
+// begins is how soon it is asked again whether a run has begun.
+var begins = retry.Pauses{First: 10 * time.Millisecond, Longest: 250 * time.Millisecond}
+
+// awaitBegin waits until workers know a run that was started, so that the next command finds it, and says what keeps it from beginning: its
+// event is stored. It fails when the event was refused.
+func awaitBegin(ctx context.Context, a *cli.App, c *cli.Client, run client.Run) error {
+	ctx, stop := context.WithTimeout(ctx, cli.Patience)
+	defer stop()
+	var end wire.Event
+	var listening sync.WaitGroup
+	listening.Go(func() {
+		if event, err := c.WaitDone(ctx, run.Agent, wire.NewRunKey(run.Name), run.Init); err == nil {
+			end = event
+			stop()
+		}
+	})
+	asking := c.Speaking(cli.Source)
+	err := begins.Do(ctx, retry.Sleep, func() error {
+		_, err := asking.Status(ctx, run)
+		if errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
+			return err
+		}
+		return retry.Final(err)
+	})
+	stop()
+	listening.Wait()
+	if refused := cli.Refused(run.Agent, end); refused != nil {
+		return cli.RunFailed(refused)
+	}
+	switch {
+	case err == nil, end.ID != "", cli.NotPermitted(err): // it began, or this user may not look
+	case errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}):
+		a.Progress(a.Err).Note(show.LabelWaits, show.NoWorker(run.Agent))
+	default:
+		a.Progress(a.Err).Note(show.LabelWaits, "the run has not begun yet; its event is stored, and handled when a worker has time for it")
+	}
+	return nil
 }
 
 // started is a run that is not followed.

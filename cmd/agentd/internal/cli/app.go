@@ -80,6 +80,9 @@ func Usage(err error) error { return &exitError{ExitUsage, err} }
 // Usagef is Usage with a message of its own.
 func Usagef(format string, args ...any) error { return Usage(fmt.Errorf(format, args...)) }
 
+// RunFailed is the error that a run ended with.
+func RunFailed(err error) error { return &exitError{ExitRun, err} }
+
 // Exit ends a command whose result has been printed with a code of its own.
 func Exit(code int) error { return &exitError{code: code} }
 

@@ -113,16 +113,25 @@ func (c *Client) Unknown(ctx context.Context, run string) error {
 		if err != nil {
 			continue // it has none, or this user may not look
 		}
-		if row, refused := show.RefusedRow(agent, event, 0); !refused {
-			return sdk.Errorf(sdk.CodeUnknownRun,
-				"run %q has ended (%v), and its journal is lost, or was removed after its time; if it was lost, restore the store of runs",
-				row.Run, event.Extensions[wire.TerminationReason])
+		if problem := Refused(agent, event); problem != nil {
+			return sdk.Errorf(sdk.CodeUnknownRun, "%s", problem.Message)
 		}
-		if problem, failed := show.ProblemIn(event.Type, event.Data); failed {
-			return sdk.Errorf(sdk.CodeUnknownRun, "run %q never began; its init event was refused: %s: %s", run, problem.Code, problem.ErrorMessage)
-		}
+		return sdk.Errorf(sdk.CodeUnknownRun,
+			"run %q has ended (%v), and its journal is lost, or was removed after its time; if it was lost, restore the store of runs",
+			event.Subject, event.Extensions[wire.TerminationReason])
 	}
 	return c.neverOrLost(ctx, run)
+}
+
+// Refused is why a run never began, by the event that says so; nil is an event of one that began.
+func Refused(agent string, end wire.Event) *sdk.Error {
+	if _, refused := show.RefusedRow(agent, end, 0); !refused {
+		return nil
+	}
+	problem, _ := show.ProblemIn(end.Type, end.Data)
+	err := sdk.Errorf(problem.Code, "run %q never began; its init event was refused: %s: %s", end.Subject, problem.Code, problem.ErrorMessage)
+	err.Faults = problem.Faults
+	return err
 }
 
 // neverOrLost tells a run that never was from one whose journal is lost: the broker may know that it had begun.

@@ -133,7 +133,7 @@ func (f *follower) hint(ctx context.Context) {
 		status, err := f.conn.Speaking(cli.Source).Status(asking, client.Run{Agent: f.run.Agent, Name: f.run.Subject})
 		cancel()
 		if at.Revision == 0 && errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
-			f.Progress.Note(show.LabelWaits, "no worker serves "+f.run.Agent+" now; the event is stored, and handled when one starts")
+			f.Progress.Note(show.LabelWaits, show.NoWorker(f.run.Agent))
 		}
 		for _, c := range status.Waiting {
 			if c.Unserved && !said[c.Call] {

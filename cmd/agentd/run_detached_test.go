@@ -1,0 +1,104 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+
+	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/broker/embedded"
+	"agentd/sdk"
+	"agentd/sdk/wire"
+)
+
+// Whoever has the name of a run may ask for it at once: it is there when the command ends.
+func TestRunDetached_EndsWhenTheRunHasBegun(t *testing.T) {
+	s, nc := provisioned(t)
+	var asked atomic.Int32
+	subscribe(t, nc, wire.DefaultSubjects().Get("travel.desk"), func(m *nats.Msg) {
+		answer := nats.NewMsg(m.Reply)
+		if asked.Add(1) < 3 {
+			answer.Header.Set("Nats-Service-Error-Code", string(sdk.CodeUnknownRun))
+			answer.Header.Set("Nats-Service-Error", "it is not there yet")
+		} else {
+			answer.Data, _ = json.Marshal(wire.RunStatus{Agent: "travel.desk", Status: "running"})
+		}
+		_ = m.RespondMsg(answer)
+	})
+	out, problem := s.expect(cli.ExitOK, "run", "travel.desk", "-m", "Lisbon", "-d", "--nats", nc.ConnectedUrl())
+	if asked.Load() != 3 || strings.Count(out, "\n") != 1 || problem != "" {
+		t.Errorf("after %d questions it prints %q and %q, want 3, a name, and nothing", asked.Load(), out, problem)
+	}
+}
+
+func TestRunDetached_SaysWhatTheRunWaitsFor(t *testing.T) {
+	s, nc := provisioned(t)
+	run := func() (out, problem string) {
+		return s.expect(cli.ExitOK, "run", "travel.desk", "-m", "Lisbon", "-d", "--nats", nc.ConnectedUrl())
+	}
+	out, problem := run()
+	if strings.Count(out, "\n") != 1 {
+		t.Errorf("it prints %q, want a name", out)
+	}
+	contains(t, problem, "no worker serves travel.desk now; the event is stored, and handled when one starts")
+	subscribe(t, nc, wire.DefaultSubjects().Get("travel.desk"), func(m *nats.Msg) {
+		answer := nats.NewMsg(m.Reply)
+		answer.Header.Set("Nats-Service-Error-Code", string(sdk.CodeUnknownRun))
+		_ = m.RespondMsg(answer)
+	})
+	_, problem = run()
+	contains(t, problem, "the run has not begun yet; its event is stored, and handled when a worker has time for it")
+}
+
+func TestRunDetached_FailsWhenItsInitIsRefused(t *testing.T) {
+	s := startDev(t, filepath.Join(example, "agentd.yaml"), filepath.Join(example, "script.yaml"))
+	out, problem := s.expect(cli.ExitRun, "run", "travel.desk", "--input", `{"message": 5}`, "--subject", "five", "-d")
+	if out != "five\n" {
+		t.Errorf("it prints %q, want the name", out)
+	}
+	contains(t, problem, `run "five" never began; its init event was refused: contract_violation`, "$.message: expected string, got number 5")
+	_, problem = s.expect(cli.ExitRun, "run", "travel.desk", "--input", `{"message": 5}`, "--subject", "six", "-d", "-o", "json")
+	contains(t, problem, `"code":"contract_violation"`)
+}
+
+// provisioned is a server that has what the example needs, and no worker.
+func provisioned(t *testing.T) (*system, *nats.Conn) {
+	t.Helper()
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+	for _, name := range []string{"NATS_URL", "REDIS_URL", "AGENTD_DATA", "AGENTD_STORE"} {
+		t.Setenv(name, "")
+	}
+	server, err := embedded.Start(embedded.Options{Dir: t.TempDir(), Listen: true, PortOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := &system{t: t, config: filepath.Join(example, "agentd.yaml"), data: t.TempDir()}
+	s.expect(cli.ExitOK, "provision", "--nats", server.URL())
+	nc, err := nats.Connect(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return s, nc
+}
+
+func subscribe(t *testing.T, nc *nats.Conn, subject string, handle nats.MsgHandler) {
+	t.Helper()
+	_, err := nc.Subscribe(subject, handle)
+	if err == nil {
+		err = nc.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
