@@ -26,6 +26,7 @@ var ofServers = []mutant{
 	{"a timer stands for a driver whose message is there", condition("internal/audit.Checker.duplicate", "Timer carried", "head.Timer == in.Due"), test{"internal/audit", "TestChecker_AcceptsATimerThatNobodyNeeds"}},
 	{"no timer stands for a driver whose message is gone", around("internal/audit.Checker.carried", "return head.Timer == 0"), test{"internal/audit", "TestChecker_FindsEachViolation"}},
 	{"a worker serves before it answers", around("internal/worker.Worker.Run", "if w.Serving != nil {\nw.Serving()\nw.Serving = nil\n}\nreturn original(ctx)"), test{"sdk/worker", "TestRun_AnswersBeforeItSaysThatItServes"}},
+	{"a stream is restored only where all servers know each other's subjects", around("internal/broker/rebuild.ask", "m, err := js.Conn().RequestWithContext(ctx, subject, body)\nif err != nil {\nreturn nil, err\n}\nreturn bytes.TrimSpace(m.Data), nil"), test{"internal/broker/rebuild", "TestRestore_WaitsForWhoTakesThePieces"}},
 	{"one pass finds all", condition("internal/reconcile.Until", "GoesOn mostPasses", "true"), test{"internal/reconcile", "TestUntil_RepeatsPassesUntilNothingIsFound"}},
 	{"each page of runs lists its partition", around("internal/state/natsstore.rests.take", "return rest{}, false"), test{"internal/state/natsstore", "TestStore_ListsAPartitionOnceForAllItsPages"}},
 	{"what a page of runs left over is good for ever", condition("internal/state/natsstore.rests.take", "restLasts", "true"), test{"internal/state/natsstore", "TestRests_AreFewAndPass"}},

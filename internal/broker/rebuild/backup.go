@@ -134,12 +134,7 @@ func receive(ctx context.Context, js jetstream.JetStream, stream string, to io.W
 	if err != nil {
 		return nil, err
 	}
-	asking, cancel := context.WithTimeout(ctx, silence)
-	defer cancel()
-	reply, err := nc.RequestWithContext(asking, leader.API(js.Options(), "STREAM.SNAPSHOT."+stream), request)
-	if err == nil {
-		err = refused(reply.Data)
-	}
+	answer, err := ask(ctx, js, leader.API(js.Options(), "STREAM.SNAPSHOT."+stream), request, silence)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +147,7 @@ func receive(ctx context.Context, js jetstream.JetStream, stream string, to io.W
 			if status := piece.Header.Get("Status"); status != "" && status != "204" {
 				return nil, sdk.Errorf(sdk.CodeUnavailable, "the server says: %s %s", status, piece.Header.Get("Description"))
 			}
-			return reply.Data, nil
+			return answer, nil
 		}
 		if _, err := to.Write(piece.Data); err != nil {
 			return nil, err
@@ -190,7 +185,7 @@ func send(ctx context.Context, js jetstream.JetStream, config jetstream.StreamCo
 	if err != nil {
 		return err
 	}
-	answer, err := ask(ctx, js.Conn(), leader.API(js.Options(), "STREAM.RESTORE."+config.Name), request, silence)
+	answer, err := ask(ctx, js, leader.API(js.Options(), "STREAM.RESTORE."+config.Name), request, silence)
 	if err != nil {
 		return err
 	}
@@ -204,28 +199,33 @@ func send(ctx context.Context, js jetstream.JetStream, config jetstream.StreamCo
 	for {
 		n, err := data.Read(piece)
 		if errors.Is(err, io.EOF) {
-			_, err := ask(ctx, js.Conn(), accepted.Subject, nil, longestRestore)
+			_, err := ask(ctx, js, accepted.Subject, nil, longestRestore)
 			return err
 		}
 		if err != nil {
 			return err
 		}
-		if _, err := ask(ctx, js.Conn(), accepted.Subject, piece[:n], silence); err != nil {
+		if _, err := ask(ctx, js, accepted.Subject, piece[:n], silence); err != nil {
 			return err
 		}
 	}
 }
 
-// ask makes a request, whose answer is empty or one of the API.
-func ask(ctx context.Context, nc *nats.Conn, subject string, body []byte, patience time.Duration) ([]byte, error) {
-	asking, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	reply, err := nc.RequestWithContext(asking, subject, body)
+// ask makes a request, whose answer is empty or one of the API. It waits for who is to answer: a server tells others of its cluster what it
+// takes, such as the pieces of a stream, and may be heard by them later than its answer is here.
+func ask(ctx context.Context, js jetstream.JetStream, subject string, body []byte, patience time.Duration) ([]byte, error) {
+	var reply *nats.Msg
+	err := leader.PatientlyOnce(ctx, js, "server that answers on "+subject, func(ctx context.Context) (err error) {
+		asking, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		reply, err = js.Conn().RequestWithContext(asking, subject, body)
+		if err == nil && len(bytes.TrimSpace(reply.Data)) > 0 {
+			err = refused(reply.Data)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	if len(bytes.TrimSpace(reply.Data)) == 0 {
-		return nil, nil
-	}
-	return reply.Data, refused(reply.Data)
+	return bytes.TrimSpace(reply.Data), nil
 }
