@@ -37,8 +37,11 @@ const (
 	mostBatch = 256
 )
 
-// reading is how a consumer that cannot be read is looked for again.
-var reading = retry.Pauses{First: 250 * time.Millisecond, Longest: 5 * time.Second}
+// reading is how a consumer that cannot be read is looked for again: soon, because runs wait for who has been elected to lead it. That it
+// cannot is logged at once, and then each sayAgain.
+var reading = retry.Pauses{First: 250 * time.Millisecond, Longest: time.Second}
+
+const sayAgain = 5 * time.Second
 
 // Consume reads the consumers until ctx ends, then lets running handlers finish within the grace period. A consumer or a
 // server that is away is waited for.
@@ -105,6 +108,7 @@ func (l *intake) pull(ctx context.Context, ref ConsumerRef) {
 		return
 	}
 	defer p.close()
+	var said time.Time
 	for pauses := reading.Start(); ; {
 		err := l.read(ctx, p)
 		switch {
@@ -112,9 +116,13 @@ func (l *intake) pull(ctx context.Context, ref ConsumerRef) {
 			return
 		case err == nil:
 			pauses.Reset()
+			said = time.Time{}
 			continue
 		}
-		l.log.Warn("consumer cannot be read; trying again", "consumer", name, "error", err)
+		if time.Since(said) >= sayAgain {
+			said = time.Now()
+			l.log.Warn("consumer cannot be read; trying again", "consumer", name, "error", err)
+		}
 		if retry.Sleep(ctx, pauses.Next()) != nil {
 			return
 		}

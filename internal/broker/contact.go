@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -24,6 +25,9 @@ const (
 	sayAfter = time.Second
 	// lookEvery is how often a reader of consumers looks whether its server reaches their leaders.
 	lookEvery = 2 * time.Second
+	// desertedAfter is how long a leader hears of none of a majority before it is taken to be cut off: longer than the others wait before
+	// they elect another. The leader itself notices it after 10 to 20 s, and goes on answering until then.
+	desertedAfter = 5 * time.Second
 )
 
 // leaving are the pauses between servers that are left: where no server has a majority, none is better than the others.
@@ -137,8 +141,8 @@ func (c *Conn) leave(what string, err error) {
 	}
 }
 
-// stayInContact looks, until the returned function is called, whether the leaders of consumers are reached. It needs no right beyond
-// that of reading them.
+// stayInContact looks, until the returned function is called, whether the leaders of consumers are reached, and reach others. It needs no
+// right beyond that of reading them.
 func (c *Conn) stayInContact(ctx context.Context, consumers []ConsumerRef) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -148,16 +152,38 @@ func (c *Conn) stayInContact(ctx context.Context, consumers []ConsumerRef) (stop
 			if c.nc.ConnectedClusterName() == "" {
 				continue // it is alone
 			}
-			ref := consumers[i%len(consumers)]
-			if _, err := c.HasConsumer(ctx, ref); err != nil && ctx.Err() == nil {
-				c.log.Debug("consumer cannot be looked at", "consumer", ref.Name, "error", err)
-			}
+			c.lookAt(ctx, consumers[i%len(consumers)])
 		}
 	}()
 	return func() {
 		cancel()
 		<-done
 	}
+}
+
+func (c *Conn) lookAt(ctx context.Context, ref ConsumerRef) {
+	consumer, err := c.js.Consumer(ctx, StreamName(c.subjects, ref.Zone), ref.Name)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		c.log.Debug("consumer cannot be looked at", "consumer", ref.Name, "error", err)
+	case deserted(consumer.CachedInfo().Cluster):
+		c.leave("consumer "+ref.Name, fmt.Errorf("its leader has heard of no majority of its servers for %s", desertedAfter))
+	}
+}
+
+// deserted reports whether a leader hears of no majority of the servers that have what it leads.
+func deserted(cluster *jetstream.ClusterInfo) bool {
+	if cluster == nil {
+		return false
+	}
+	heard := 1
+	for _, r := range cluster.Replicas {
+		if r.Active <= desertedAfter { // 0 where it has not heard of it since it leads
+			heard++
+		}
+	}
+	return 2*heard <= len(cluster.Replicas)+1
 }
 
 // Stream implements jetstream.JetStream.

@@ -13,8 +13,12 @@ import (
 )
 
 const (
-	// fetchWait is how long one request for messages stays open.
-	fetchWait = 10 * time.Second
+	// fetchWait is how long one request for messages stays open. In a cluster it is clusterWait: a leader that dies takes requests along
+	// without a word, and another is there after 4 to 9 s, which knows nothing of them. It is firstWait as long as no leader has answered:
+	// for a while the others send requests to the one that is gone.
+	fetchWait   = 10 * time.Second
+	clusterWait = 5 * time.Second
+	firstWait   = time.Second
 	// A request that finds out how often it is answered is open for proofWait, and given up after proofLost.
 	proofWait = 300 * time.Millisecond
 	proofLost = time.Second
@@ -52,6 +56,8 @@ type puller struct {
 	left, heard int
 	until       time.Time
 	answers     answers
+	// led says that the consumer's leader has answered, over this connection, and the latest request was not lost.
+	led bool
 	// behind is since when messages wait here for a slot; zero while none does.
 	behind       time.Time
 	subscription *nats.Subscription
@@ -110,9 +116,9 @@ func (p *puller) ask(ctx context.Context, batch int) error {
 		<-p.again
 	}
 	p.asked++
-	p.left, p.heard, p.until = min(batch, p.most), 0, time.Now().Add(fetchWait+time.Second)
+	wait := p.open()
+	p.left, p.heard, p.until = min(batch, p.most), 0, time.Now().Add(wait+time.Second)
 	body := `{"batch":%d,"expires":%d}`
-	wait := fetchWait
 	switch {
 	case p.left == 1:
 	case p.answers == answersOnce:
@@ -125,6 +131,17 @@ func (p *puller) ask(ctx context.Context, batch int) error {
 		return fmt.Errorf("ask for messages: %w", err)
 	}
 	return nil
+}
+
+// open is how long a request is to stay open.
+func (p *puller) open() time.Duration {
+	switch {
+	case p.nc.ConnectedClusterName() == "":
+		return fetchWait
+	case p.led:
+		return clusterWait
+	}
+	return firstWait
 }
 
 // answer is the subject of answers to the latest request.
@@ -140,6 +157,7 @@ func (p *puller) next(ctx context.Context) (*nats.Msg, error) {
 		if p.heard++; p.heard > 1 {
 			p.answers = answersOften
 		}
+		p.led = true
 		if !p.status(m) {
 			p.left = max(p.left-1, 0)
 			return m, nil
@@ -153,7 +171,7 @@ func (p *puller) next(ctx context.Context) (*nats.Msg, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	p.left = 0
+	p.left, p.led = 0, false
 	return nil, nil
 }
 
@@ -168,6 +186,7 @@ func (p *puller) told(m *nats.Msg) error {
 	case "404", "408": // there is none
 		return nil
 	case "503":
+		p.led = false
 		return errors.New("the consumer does not exist, or its server is not ready")
 	default:
 		return fmt.Errorf("the server says: %s %s", status, m.Header.Get("Description"))

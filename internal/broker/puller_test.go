@@ -2,10 +2,14 @@ package broker
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"agentd/internal/broker/embedded"
 	"agentd/sdk/wire"
@@ -116,6 +120,84 @@ func TestPuller_GivesBackWhatComesTooLate(t *testing.T) {
 		}
 	}})
 	settled(t, c, startRef)
+}
+
+// What a leader was asked is lost with it, and it is not told. So in a cluster, where there is another soon, it is asked again soon, and
+// sooner as long as no leader has answered.
+func TestPuller_AsksAgainSoonWhereLeadersChange(t *testing.T) {
+	t.Parallel()
+	for cluster, want := range map[string][4]time.Duration{
+		"":      {10 * time.Second, 10 * time.Second, 10 * time.Second, 10 * time.Second},
+		"three": {time.Second, 5 * time.Second, time.Second, time.Second},
+	} {
+		o := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true}
+		if cluster != "" {
+			o.Cluster = server.ClusterOpts{Name: cluster, Host: "127.0.0.1", Port: server.RANDOM_PORT}
+		}
+		s, err := server.NewServer(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Start()
+		t.Cleanup(func() {
+			s.Shutdown()
+			s.WaitForShutdown()
+		})
+		c := connect(t, ConnectOptions{URL: s.ClientURL()})
+		p, err := c.newPuller(startRef, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		requests, err := c.nc.SubscribeSync(p.request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asks := func(when string, want time.Duration) *nats.Msg {
+			if err := p.ask(testContext(t), 1); err != nil {
+				t.Fatal(err)
+			}
+			m, err := requests.NextMsgWithContext(testContext(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var request struct{ Expires time.Duration }
+			if err := json.Unmarshal(m.Data, &request); err != nil || request.Expires != want {
+				t.Errorf("in cluster %q, %s, it asks with %s; want that it expires after %s", cluster, when, m.Data, want)
+			}
+			if left := time.Until(p.until); left > want+time.Second {
+				t.Errorf("in cluster %q, %s, it waits %s for an answer to a request that expires after %s", cluster, when, left, want)
+			}
+			return m
+		}
+		told := func(m *nats.Msg, status string) {
+			answer := nats.NewMsg(m.Reply)
+			answer.Header.Set("Status", status)
+			if err := c.nc.PublishMsg(answer); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = p.next(testContext(t)) // what it says is tested by others
+		}
+		told(asks("before anything is heard", want[0]), "408")
+		told(asks("when a leader has answered", want[1]), "503")
+		told(asks("when there is none", want[2]), "408")
+		p.until = time.Now()
+		if m, err := p.next(testContext(t)); m != nil || err != nil {
+			t.Fatalf("a lost request gives %v, %v", m, err)
+		}
+		asks("when a request was lost", want[3])
+		p.close()
+	}
+}
+
+// While a leader is elected, its consumer is asked for often enough that no run waits for long when there is one.
+func TestConsume_LooksAgainSoon(t *testing.T) {
+	t.Parallel()
+	pauses := reading.Start()
+	for n := range 20 {
+		if pause := pauses.Next(); pause > time.Second {
+			t.Errorf("pause %d is %s; want at most 1 s", n+1, pause)
+		}
+	}
 }
 
 // A stopping worker drains its subscriptions and then its connection, which drains them again when a server is slow to
