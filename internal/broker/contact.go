@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -35,6 +36,9 @@ var leaving = retry.Pauses{First: leaveAfter, Longest: time.Minute, Spread: 0.2}
 
 // contact notices that the server of a connection is cut off from the others.
 type contact struct {
+	// looks says that somebody looks whether leaders are reached.
+	looks atomic.Bool
+
 	mu sync.Mutex
 	// answered says that JetStream has answered at all: who may not ask is not answered either.
 	answered bool
@@ -146,8 +150,10 @@ func (c *Conn) leave(what string, err error) {
 func (c *Conn) stayInContact(ctx context.Context, consumers []ConsumerRef) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
+	c.contact.looks.Store(true)
 	go func() {
 		defer close(done)
+		defer c.contact.looks.Store(false)
 		for i := 0; retry.Sleep(ctx, lookEvery) == nil; i++ {
 			if c.nc.ConnectedClusterName() == "" {
 				continue // it is alone

@@ -284,7 +284,7 @@ func (c *Conn) SettleLetter(ctx context.Context, l Letter, how string) error {
 		headerReason: {string(l.Reason)}, headerSubject: {l.Subject}, headerSettled: {headerText(how)},
 	}}
 	_, err := c.js.PublishMsg(ctx, mark, jetstream.WithExpectStream(name), jetstream.WithExpectLastSequencePerSubject(l.Sequence))
-	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+	if wrongSequence(err) {
 		return sdk.Errorf(sdk.CodeConflict, "somebody else dealt with dead letter %d meanwhile", l.Sequence)
 	}
 	if err != nil {

@@ -242,11 +242,7 @@ func (c *Conn) First(ctx context.Context, subject string, event wire.Event) erro
 	if err == nil {
 		err = c.publishOn(ctx, stream, m, jetstream.WithExpectLastSequencePerSubject(0))
 	}
-	api, ok := errors.AsType[*jetstream.APIError](err)
-	switch {
-	case err == nil:
-		return nil
-	case ok && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant):
+	if err == nil || wrongSequence(err) {
 		return nil
 	}
 	return c.publishError(subject, explain(err))

@@ -21,6 +21,9 @@ const (
 	readHeartbeat = 500 * time.Millisecond
 	// readAhead is how many messages a reader asks for at once: they are held in memory, and may be large.
 	readAhead = 64
+	// contactEvery is how long a reader hears of nothing before it asks for its consumer anew, where servers are a cluster: one that is cut
+	// off from the others goes on saying that it has nothing, and makes no consumer. Workers and services look more often (lookEvery).
+	contactEvery = 30 * time.Second
 	// unusedFor is how long the server keeps a consumer that nobody reads.
 	unusedFor = 5 * time.Minute
 )
@@ -116,6 +119,11 @@ func (o *ordered) receive(ctx context.Context) (jetstream.Msg, *jetstream.MsgMet
 			return nil, nil, err
 		}
 		o.messages = messages
+	}
+	if o.nc.ConnectedClusterName() != "" && !o.contact.looks.Load() {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, contactEvery)
+		defer stop()
 	}
 	m, err := o.messages.Next(jetstream.NextContext(ctx))
 	if err != nil {

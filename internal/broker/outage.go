@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -60,19 +61,33 @@ func (c *Conn) ParkedRuns(ctx context.Context, key, agent string) ([]ParkedRun, 
 	return runs, nil
 }
 
-// Unpark has a parked run tried again, if it waits for what key names.
+// Unpark has a parked run tried again, if it waits for what key names and is marked. Until that is stored the mark stays, so that who fails
+// or dies meanwhile leaves a run that others find.
 func (c *Conn) Unpark(ctx context.Context, key string, p ParkedRun) error {
-	// The mark first: one that the run gets when it is parked again stays.
-	if err := c.UnmarkParked(ctx, key, p); err != nil {
+	mark := c.mark(key, p.Agent, p.Run.Partition, p.Run.Token)
+	marked, err := c.Last(ctx, mark)
+	if errors.Is(err, ErrNotStored) {
+		return nil // it was tried, or its time has come
+	}
+	if err != nil {
 		return err
 	}
 	data, err := json.Marshal(map[string]string{"key": key})
 	if err != nil {
 		return fmt.Errorf("encode unpark: %w", err)
 	}
-	return c.Control(ctx, wire.ControlUnpark, p.Agent, p.Run, "", wire.Event{
+	err = c.Control(ctx, wire.ControlUnpark, p.Agent, p.Run, "", wire.Event{
 		ID: nats.NewInbox()[len(nats.InboxPrefix):], Source: c.subjects.Root() + "/worker", Type: wire.TypeUnpark, Data: data,
 	})
+	if err != nil {
+		return err
+	}
+	return c.unmark(ctx, mark, marked.Sequence)
+}
+
+// unmark is UnmarkParked of one mark: another, which the run got when it was parked again, stays.
+func (c *Conn) unmark(ctx context.Context, mark string, sequence uint64) error {
+	return c.keepLast(ctx, mark, nil, shortestTTL, jetstream.WithExpectLastSequencePerSubject(sequence))
 }
 
 // outage is what a message of an outage says: for how many milliseconds nobody is to ask the model; 0 is that it answers.
@@ -117,11 +132,16 @@ func (c *Conn) OnOutage(handle func(key string, d time.Duration)) (stop func() e
 // shortestTTL is the least that a message is kept.
 const shortestTTL = time.Second
 
-// keepLast puts a message in place of the one that is on the subject of the zone of timers, for a time in whole seconds.
-func (c *Conn) keepLast(ctx context.Context, subject string, body []byte, d time.Duration) error {
+// keepLast puts a message in place of the one that is on the subject of the zone of timers, for a time in whole seconds. Where another one is
+// expected there than the one that is, it stays.
+func (c *Conn) keepLast(ctx context.Context, subject string, body []byte, d time.Duration, expected ...jetstream.PublishOpt) error {
 	m := &nats.Msg{Subject: subject, Data: body, Header: nats.Header{jetstream.MsgRollup: {jetstream.MsgRollupSubject}}}
 	return c.persist(ctx, subject, func(attempt context.Context, stream string) error {
-		_, err := c.js.PublishMsg(attempt, m, jetstream.WithExpectStream(stream), jetstream.WithMsgTTL(max(d.Truncate(time.Second), shortestTTL)))
+		options := append([]jetstream.PublishOpt{jetstream.WithExpectStream(stream), jetstream.WithMsgTTL(max(d.Truncate(time.Second), shortestTTL))}, expected...)
+		_, err := c.js.PublishMsg(attempt, m, options...)
+		if wrongSequence(err) {
+			return nil
+		}
 		return err
 	})
 }

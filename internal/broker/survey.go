@@ -251,11 +251,10 @@ func (c *Conn) Lease(ctx context.Context, name string, d time.Duration) (bool, e
 		_, err = c.js.PublishMsg(ctx, &nats.Msg{Subject: subject}, jetstream.WithExpectStream(stream),
 			jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithMsgTTL(d))
 	}
-	api, refused := errors.AsType[*jetstream.APIError](err)
 	switch {
 	case err == nil:
 		return true, nil
-	case refused && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant):
+	case wrongSequence(err):
 		return false, nil
 	}
 	return false, fmt.Errorf("take lease %s: %w", name, err)

@@ -1,11 +1,16 @@
 package cluster_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"agentd/internal/broker"
 	"agentd/sdk/wire"
+	"agentd/test/cluster"
 )
 
 const (
@@ -25,9 +30,7 @@ func TestReads_DoNotStallInAHealthyCluster(t *testing.T) {
 	s := start(t)
 	const stored = 3
 	for i := range stored {
-		check(t, s.control.Start(t.Context(), "adder", wire.Event{
-			ID: name(i), Source: "test", Type: "adder", Subject: name(i), Data: []byte(`{}`), Time: time.UnixMilli(1_795_229_924_408),
-		}))
+		check(t, s.control.Start(t.Context(), "adder", initOf(name(i))))
 	}
 	var took []time.Duration
 	for _, n := range s.Nodes {
@@ -71,6 +74,105 @@ func TestCutOff_WorkersServicesAndClientsLeave(t *testing.T) {
 	n.Rejoin()
 	check(t, s.Ready(t.Context()))
 	s.within(c, "after", fault)
+}
+
+// Who only reads, by a consumer on the server that is cut off, asks for nothing that would tell: the consumer goes on saying that there is
+// nothing. It leaves all the same, and misses nothing.
+func TestCutOff_ReadersLeave(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	n := s.leads(broker.ZoneStart)
+	var r *reader
+	for i := 0; r == nil || r.consumer().Cluster.Leader != n.Name; i++ { // its consumer is on any of three
+		if r != nil {
+			r.end()
+		}
+		r = s.reader(n)
+		check(t, s.control.Start(t.Context(), "adder", initOf(name(i))))
+		r.await(name(i))
+	}
+	others := s.connect(s.other(r.conn).URL())
+	n.CutOff()
+	check(t, others.Start(t.Context(), "adder", initOf("meanwhile")))
+	r.await("meanwhile")
+	if serverOf(r.conn) == n.Name {
+		t.Errorf("the reader is still connected to %s", n.Name)
+	}
+	r.end()
+	n.Rejoin()
+	check(t, s.Ready(t.Context()))
+}
+
+// reader reads the init events that there are.
+type reader struct {
+	*system
+	conn *broker.Conn
+	read chan string
+	stop context.CancelFunc
+	done chan error
+}
+
+func (s *system) reader(n *cluster.Node) *reader {
+	r := &reader{system: s, conn: s.connect(n.URL()), read: make(chan string), done: make(chan error, 1)}
+	var ctx context.Context
+	ctx, r.stop = context.WithCancel(s.t.Context())
+	go func() {
+		r.done <- r.conn.Watch(ctx, broker.ZoneStart, []string{"agentd.start.>"}, true, func(d broker.Delivery) bool {
+			e, err := wire.DecodeEvent(d.Headers(), d.Data())
+			if err != nil {
+				s.t.Error(err)
+			}
+			select {
+			case r.read <- e.ID:
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		})
+	}()
+	return r
+}
+
+// await returns when an event is read.
+func (r *reader) await(id string) {
+	r.t.Helper()
+	for late := time.After(2 * fault); ; {
+		select {
+		case read := <-r.read:
+			if read == id {
+				return
+			}
+		case <-late:
+			r.t.Fatalf("%s is not read within %s", id, 2*fault)
+		}
+	}
+}
+
+// consumer is what it reads by: the one that was made last.
+func (r *reader) consumer() *jetstream.ConsumerInfo {
+	r.t.Helper()
+	stream, err := r.control.JetStream().Stream(r.t.Context(), broker.StreamName(r.control.Subjects(), broker.ZoneStart))
+	check(r.t, err)
+	var latest *jetstream.ConsumerInfo
+	all := stream.ListConsumers(r.t.Context())
+	for c := range all.Info() {
+		if latest == nil || c.Created.After(latest.Created) {
+			latest = c
+		}
+	}
+	check(r.t, all.Err())
+	return latest
+}
+
+func (r *reader) end() {
+	r.stop()
+	if err := <-r.done; err != nil && !errors.Is(err, context.Canceled) {
+		r.t.Error(err)
+	}
+}
+
+func initOf(name string) wire.Event {
+	return wire.Event{ID: name, Source: "test", Type: "adder", Subject: name, Data: []byte(`{}`), Time: time.UnixMilli(1_795_229_924_408)}
 }
 
 // A frozen server keeps its connections and answers nothing.
