@@ -66,6 +66,13 @@ func TestRunDetached_FailsWhenItsInitIsRefused(t *testing.T) {
 	contains(t, problem, `"code":"contract_violation"`)
 }
 
+// A name that is misspelt is not one that no worker serves now.
+func TestRunDetached_FailsWhenThereIsNoSuchAgent(t *testing.T) {
+	s := startDev(t, filepath.Join(example, "agentd.yaml"), filepath.Join(example, "script.yaml"))
+	_, problem := s.expect(cli.ExitRun, "run", "travel.dsk", "-m", "Lisbon", "--subject", "misspelt", "-d")
+	contains(t, problem, `run "misspelt" never began; its init event was refused: unknown_agent`)
+}
+
 // provisioned is a server that has what the example needs, and no worker.
 func provisioned(t *testing.T) (*system, *nats.Conn) {
 	t.Helper()

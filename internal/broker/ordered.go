@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/broker/leader"
@@ -17,7 +18,7 @@ import (
 
 const (
 	// readHeartbeat is how often the server says that it still has nothing for a reader. Who does not hear it twice takes its consumer
-	// for lost: the first request to one that was just made may find nobody, and the server that has one may end or freeze.
+	// for lost: the server that has it may end or freeze.
 	readHeartbeat = 500 * time.Millisecond
 	// readAhead is how many messages a reader asks for at once: they are held in memory, and may be large.
 	readAhead = 64
@@ -44,7 +45,7 @@ type ordered struct {
 	// at is the sequence of the last message that was handed out, or passed over.
 	at       uint64
 	consumer jetstream.Consumer
-	messages jetstream.MessagesContext
+	messages *iterator
 }
 
 // ordered makes a reader. That this user may not read the stream is said at once. The caller closes it.
@@ -91,7 +92,7 @@ func (o *ordered) left() uint64 { return o.consumer.CachedInfo().NumPending }
 
 // next returns the next message. The error is that of ctx, or of a connection that is closed for good.
 func (o *ordered) next(ctx context.Context) (jetstream.Msg, *jetstream.MsgMetadata, error) {
-	for {
+	for pauses := remaking.Start(); ; {
 		m, meta, err := o.receive(ctx)
 		if err == nil && meta.Sequence.Consumer == o.delivered+1 {
 			o.delivered, o.at = o.delivered+1, meta.Sequence.Stream
@@ -102,6 +103,10 @@ func (o *ordered) next(ctx context.Context) (jetstream.Msg, *jetstream.MsgMetada
 			return nil, nil, ctx.Err()
 		case err != nil && o.nc.IsClosed():
 			return nil, nil, err
+		case errors.Is(err, nats.ErrNoResponders): // who has made it heard of it sooner than the server here
+			if err := retry.Sleep(ctx, pauses.Next()); err != nil {
+				return nil, nil, err
+			}
 		case err != nil:
 			o.log.Debug("a stream is read by another consumer", "stream", o.stream, "after", o.at, "error", err)
 		}
@@ -114,7 +119,7 @@ func (o *ordered) next(ctx context.Context) (jetstream.Msg, *jetstream.MsgMetada
 // receive returns the next message of the latest consumer.
 func (o *ordered) receive(ctx context.Context) (jetstream.Msg, *jetstream.MsgMetadata, error) {
 	if o.messages == nil {
-		messages, err := o.consumer.Messages(jetstream.PullHeartbeat(readHeartbeat), jetstream.PullMaxMessages(readAhead))
+		messages, err := newIterator(o.consumer)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -125,7 +130,7 @@ func (o *ordered) receive(ctx context.Context) (jetstream.Msg, *jetstream.MsgMet
 		ctx, stop = context.WithTimeout(ctx, contactEvery)
 		defer stop()
 	}
-	m, err := o.messages.Next(jetstream.NextContext(ctx))
+	m, err := o.messages.next(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -149,7 +154,7 @@ func (o *ordered) remake(ctx context.Context) error {
 // read it for a while, but may have too many of them until then.
 func (o *ordered) close() {
 	if o.messages != nil {
-		o.messages.Stop()
+		o.messages.stop()
 		o.messages = nil
 	}
 	if !o.nc.IsConnected() {
@@ -159,4 +164,52 @@ func (o *ordered) close() {
 	if err := o.nc.PublishRequest(subject, o.nc.NewInbox(), nil); err != nil {
 		o.log.Debug("consumer is left to the server", "stream", o.stream, "error", err)
 	}
+}
+
+// iterator is what one consumer brings. Unlike the client's own iterator it says when a request for messages has reached nobody, as one to a
+// consumer that was just made may: without that, whoever reads waits for two heartbeats. stop ends it.
+type iterator struct {
+	context  jetstream.ConsumeContext
+	messages chan jetstream.Msg
+	// lost has what was wrong first.
+	lost  chan error
+	ended chan struct{}
+}
+
+func newIterator(consumer jetstream.Consumer) (*iterator, error) {
+	i := &iterator{messages: make(chan jetstream.Msg), lost: make(chan error, 1), ended: make(chan struct{})}
+	bring := func(m jetstream.Msg) {
+		select {
+		case i.messages <- m:
+		case <-i.ended:
+		}
+	}
+	failed := func(_ jetstream.ConsumeContext, err error) {
+		if errors.Is(err, jetstream.ErrServerShutdown) {
+			return // it would not answer who asks for another consumer; when it is gone there are no heartbeats
+		}
+		select {
+		case i.lost <- err:
+		default:
+		}
+	}
+	var err error
+	i.context, err = consumer.Consume(bring, jetstream.PullHeartbeat(readHeartbeat), jetstream.PullMaxMessages(readAhead), jetstream.ConsumeErrHandler(failed))
+	return i, err
+}
+
+func (i *iterator) next(ctx context.Context) (jetstream.Msg, error) {
+	select {
+	case m := <-i.messages:
+		return m, nil
+	case err := <-i.lost:
+		return nil, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (i *iterator) stop() {
+	close(i.ended)
+	i.context.Stop()
 }

@@ -1,20 +1,22 @@
 package broker
 
 import (
+	"errors"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/broker/embedded"
 	"agentd/sdk/wire"
 )
 
-// skipping are messages of a consumer that has lost some.
-type skipping struct{ jetstream.MessagesContext }
+// stopped is what is left of a consumer's reading.
+type stopped struct{ jetstream.ConsumeContext }
 
-func (skipping) Next(...jetstream.NextOpt) (jetstream.Msg, error) { return skipped{}, nil }
-func (skipping) Stop()                                            {}
+func (stopped) Stop() {}
 
+// skipped is a message of a consumer that has lost others.
 type skipped struct{ jetstream.Msg }
 
 func (skipped) Metadata() (*jetstream.MsgMetadata, error) {
@@ -33,8 +35,37 @@ func TestOrdered_SaysThatTheConnectionIsClosed(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	o := &ordered{Conn: c, stream: "AGENTD_START", messages: skipping{}}
+	messages := make(chan jetstream.Msg, 1)
+	messages <- skipped{}
+	o := &ordered{Conn: c, stream: "AGENTD_START", messages: &iterator{context: stopped{}, messages: messages, ended: make(chan struct{})}}
 	if m, _, err := o.next(testContext(t)); err == nil {
 		t.Errorf("it returned %v, and no error", m)
+	}
+}
+
+// A server may hear of a consumer that another one has just made after who made it, and says then that nobody takes requests for its
+// messages. The reader asks again, and waits for no heartbeat before.
+func TestOrdered_AsksAgainWhenItsRequestReachedNobody(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	mustPublish(t, c.Publish(testContext(t), c.subjects.Call(testCall), event("c")))
+	o, err := c.ordered(testContext(t), "AGENTD_OUT", jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.close()
+	if err := c.js.DeleteConsumer(testContext(t), "AGENTD_OUT", o.consumer.CachedInfo().Name); err != nil {
+		t.Fatal(err)
+	}
+	messages, err := newIterator(o.consumer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer messages.stop()
+	if _, err := messages.next(testContext(t)); !errors.Is(err, nats.ErrNoResponders) {
+		t.Errorf("of a request that reached nobody it says %v", err)
+	}
+	if m, _, err := o.next(testContext(t)); err != nil || m.Subject() != c.subjects.Call(testCall) {
+		t.Errorf("it reads %v, %v", m, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -102,7 +103,7 @@ func (c *Conn) AskAway(ctx context.Context, key string, d time.Duration) (bool, 
 
 // TellOutage tells all workers that nobody is to ask a model for a time; 0 is that it answers.
 func (c *Conn) TellOutage(ctx context.Context, key string, d time.Duration) error {
-	body, err := json.Marshal(outage{For: d.Milliseconds()})
+	body, err := json.Marshal(outage{For: int64(math.Ceil(d.Seconds() * 1000))})
 	if err != nil {
 		return fmt.Errorf("encode outage: %w", err)
 	}

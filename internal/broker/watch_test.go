@@ -13,6 +13,7 @@ import (
 	"agentd/sdk/wire"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/sdk"
@@ -66,6 +67,10 @@ func TestWatch_ReadsOnWhenItsConsumerIsLost(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
 	start(t, c, 3)
+	// Somebody hears requests for messages and says nothing, as a server does that ends or freezes.
+	if _, err := c.nc.Subscribe("$JS.API.CONSUMER.MSG.NEXT.AGENTD_START.*", func(*nats.Msg) {}); err != nil {
+		t.Fatal(err)
+	}
 	lose := func() {
 		t.Helper()
 		s, err := c.js.Stream(testContext(t), "AGENTD_START")

@@ -12,8 +12,11 @@ import (
 )
 
 const (
-	// probeTime is for how long nobody else asks a model that is away while one run does, and after it has failed.
+	// probeTime is for how long nobody else asks a model that is away while one run does, and at most after that has failed, unless the
+	// provider says more.
 	probeTime = 15 * time.Second
+	// firstProbe is for how long nobody asks a model that has just gone away. Each try in vain doubles it.
+	firstProbe = time.Second
 	// unparkPause lies between two runs that are unparked: a model that has just come back is not asked by all at once.
 	unparkPause = 50 * time.Millisecond
 	// unparkTurn is for how long one worker unparks runs before any may go on with them, and how late it is noticed that it has died.
@@ -35,8 +38,8 @@ type outages struct {
 	logger *slog.Logger
 
 	mu sync.Mutex
-	// away are the models that cannot be asked, by key, with when one may be tried again.
-	away map[string]time.Time
+	// away are the models that cannot be asked, by key.
+	away map[string]absence
 	// answered are the models that came back lately, by key, with when.
 	answered map[string]time.Time
 	// waking are the keys whose parked runs are being unparked here.
@@ -50,9 +53,38 @@ type outages struct {
 	told sync.WaitGroup
 }
 
+// absence is what is known of a model that is away: until when nobody is to ask it, and for how long it was last said that nobody is to.
+type absence struct {
+	until time.Time
+	lasts time.Duration
+}
+
+// failed is the absence of a model that was asked in vain at a time. after is what its provider asks for. Who asked while nobody was to did
+// not know yet, and changes nothing.
+func (a absence) failed(at time.Time, after time.Duration) absence {
+	switch {
+	case a.lasts == 0:
+		a.lasts = firstProbe
+	case !at.Before(a.until):
+		a.lasts = min(2*a.lasts, probeTime)
+	default:
+		return a.atLeast(at, after)
+	}
+	return a.atLeast(at, max(a.lasts, after))
+}
+
+// atLeast is an absence in which nobody is to ask for a time.
+func (a absence) atLeast(at time.Time, d time.Duration) absence {
+	if until := at.Add(d); until.After(a.until) {
+		a.until = until
+	}
+	a.lasts = max(a.lasts, d)
+	return a
+}
+
 func newOutages(conn *broker.Conn, logger *slog.Logger) *outages {
 	return &outages{
-		conn: conn, logger: logger, away: map[string]time.Time{}, answered: map[string]time.Time{}, waking: map[string]bool{},
+		conn: conn, logger: logger, away: map[string]absence{}, answered: map[string]time.Time{}, waking: map[string]bool{},
 		looked: map[string]bool{}, going: map[string]time.Time{},
 	}
 }
@@ -83,7 +115,7 @@ func (o *outages) heard(key string, d time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if d > 0 {
-		o.away[key] = time.Now().Add(d)
+		o.away[key] = absence{lasts: o.away[key].lasts}.atLeast(time.Now(), d)
 		delete(o.answered, key)
 		return
 	}
@@ -97,13 +129,13 @@ func (o *outages) heard(key string, d time.Duration) {
 // Ask implements runner.Outages.
 func (o *outages) Ask(ctx context.Context, key string, waited bool) bool {
 	o.mu.Lock()
-	until, away := o.away[key]
+	absent, away := o.away[key]
 	answers := !waited || time.Since(o.answered[key]) < answersFor
 	o.mu.Unlock()
 	switch {
 	case !away && answers:
 		return true
-	case time.Now().Before(until):
+	case time.Now().Before(absent.until):
 		return false
 	}
 	mine, err := o.conn.AskAway(ctx, key, probeTime)
@@ -113,7 +145,9 @@ func (o *outages) Ask(ctx context.Context, key string, waited bool) bool {
 	}
 	if !mine && away { // that another run asks says nothing of a model that nobody here has missed
 		o.mu.Lock()
-		o.away[key] = time.Now().Add(probeTime)
+		if known, still := o.away[key]; still {
+			o.away[key] = known.atLeast(time.Now(), firstProbe) // who has the right may have used it by then, or have died
+		}
 		o.mu.Unlock()
 	}
 	return mine
@@ -121,12 +155,16 @@ func (o *outages) Ask(ctx context.Context, key string, waited bool) bool {
 
 // Away implements runner.Outages.
 func (o *outages) Away(key string, after time.Duration) {
-	after = max(after, probeTime)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.away[key] = time.Now().Add(after)
 	delete(o.answered, key)
-	o.do(func(ctx context.Context) { o.tell(ctx, key, after) })
+	at := time.Now()
+	absent := o.away[key].failed(at, after)
+	if absent == o.away[key] {
+		return
+	}
+	o.away[key] = absent
+	o.do(func(ctx context.Context) { o.tell(ctx, key, absent.until.Sub(at)) })
 }
 
 // Back implements runner.Outages. The first reply that a worker gets from a model has it look for runs that wait: whoever knew of the

@@ -115,3 +115,63 @@ func TestOutages_WhoDidNotWaitIsNotHeldBackByWhoAsks(t *testing.T) {
 		}
 	}
 }
+
+// A model that was away for a moment is asked again after a second, and one that stays away less and less often. The provider may ask for
+// more.
+func TestAbsence_IsTriedLessAndLess(t *testing.T) {
+	t.Parallel()
+	began := time.Unix(1_000_000, 0)
+	var known absence
+	for i, want := range []struct{ failed, after, until time.Duration }{
+		{0, 0, time.Second},
+		{500 * time.Millisecond, 0, time.Second}, // it was asked before it was known to be away
+		{time.Second, 0, 3 * time.Second},
+		{3 * time.Second, 0, 7 * time.Second},
+		{8 * time.Second, 0, 16 * time.Second},
+		{16 * time.Second, 0, 31 * time.Second},
+		{31 * time.Second, 0, 46 * time.Second},
+		{32 * time.Second, 20 * time.Second, 52 * time.Second},
+		{60 * time.Second, 90 * time.Second, 150 * time.Second},
+		{150 * time.Second, 0, 165 * time.Second},
+	} {
+		known = known.failed(began.Add(want.failed), want.after)
+		if got := known.until.Sub(began); got != want.until {
+			t.Errorf("%d: it is to be asked after %s, want %s", i, got, want.until)
+		}
+	}
+}
+
+// All workers ask a model as rarely as the one that asked it last.
+func TestOutages_WorkersShareHowLongAModelIsAway(t *testing.T) {
+	t.Parallel()
+	_, known := someWorkers(t, 2)
+	defer listen(t, known[1])()
+	known[1].heard(outageKey, 4*time.Second)
+	known[1].mu.Lock()
+	known[1].away[outageKey] = absence{time.Now(), known[1].away[outageKey].lasts} // its time has passed
+	known[1].mu.Unlock()
+	known[1].Away(outageKey, 0)
+	known[1].mu.Lock()
+	defer known[1].mu.Unlock()
+	if got := known[1].away[outageKey].lasts; got != 8*time.Second {
+		t.Errorf("after another worker told of 4 s nobody asks for %s, want 8s", got)
+	}
+}
+
+// Whoever is refused the right to ask a model tries to get it a second later: the one that has it may have used it.
+func TestOutages_TheRightToAskIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	conns, known := someWorkers(t, 2)
+	if mine, err := conns[1].AskAway(t.Context(), outageKey, probeTime); err != nil || !mine {
+		t.Fatalf("the right to ask: %t, %v", mine, err)
+	}
+	began := time.Now()
+	known[0].away[outageKey] = absence{began, firstProbe}
+	if known[0].Ask(t.Context(), outageKey, true) {
+		t.Error("two may ask at once")
+	}
+	until := known[0].away[outageKey].until
+	if until.Before(began.Add(firstProbe)) || until.After(time.Now().Add(firstProbe)) {
+		t.Errorf("it tries again after %s, want %s", until.Sub(began), firstProbe)
+	}
+}

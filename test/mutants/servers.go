@@ -3,8 +3,9 @@ package main
 // ofServers are about servers that are killed, frozen, cut off, made anew or set back, and about how much is asked of them.
 var ofServers = []mutant{
 	{"a reader whose consumer is gone begins anew", condition("internal/broker.ordered.make", "at", "false"), test{"internal/broker", "TestWatch_ReadsOnWhenItsConsumerIsLost"}},
-	{"a reader waits for its consumer as long as the client would", call("internal/broker.ordered.receive", "PullHeartbeat", "jetstream.PullHeartbeat(15*time.Second)"), test{"internal/broker", "TestWatch_ReadsOnWhenItsConsumerIsLost"}},
+	{"a reader waits for its consumer as long as the client would", call("internal/broker.newIterator", "PullHeartbeat", "jetstream.PullHeartbeat(15*time.Second)"), test{"internal/broker", "TestWatch_ReadsOnWhenItsConsumerIsLost"}},
 	{"who asks while a leader is elected is refused", condition("internal/broker/leader.patiently", "known clustered", "known"), test{"internal/broker/leader", "TestPatientlyOnce_WhileTheConnectionChangesServers"}},
+	{"who reads hears nothing of requests that reached nobody", call("internal/broker.newIterator", "ConsumeErrHandler", "jetstream.ConsumeErrHandler(func(c jetstream.ConsumeContext, err error) {\nif !errors.Is(err, nats.ErrNoResponders) {\nfailed(c, err)\n}\n})"), test{"internal/broker", "TestOrdered_AsksAgainWhenItsRequestReachedNobody"}},
 	{"a server that is cut off is never left", around("internal/broker.Conn.leave", ""), test{"test/cluster", "TestCutOff_WorkersServicesAndClientsLeave"}},
 	{"servers that are away are behind", condition("internal/broker.examined.saw", "Offline heardWithin", "false"), test{"internal/broker", "TestExamined_TellsAwayFromBehind"}},
 	{"servers that were never heard of are there", around("internal/broker.unheard", "return r.Active"), test{"internal/broker", "TestExamined_TellsAwayFromBehind"}},
@@ -32,6 +33,11 @@ var ofServers = []mutant{
 	{"a leader that is cut off is believed", around("internal/broker.deserted", "return false"), test{"internal/broker", "TestDeserted_HearsOfNoMajority"}},
 	{"a server is left that hears of a majority", around("internal/broker.deserted", "for _, r := range cluster.Replicas {\nif r.Active > desertedAfter {\nreturn true\n}\n}\nreturn false"), test{"internal/broker", "TestDeserted_HearsOfNoMajority"}},
 	{"who only reads is never in contact", condition("internal/broker.ordered.receive", "ConnectedClusterName looks", "false"), test{"test/cluster", "TestCutOff_ReadersLeave"}},
+	{"a model that was away for a moment is asked by nobody for long", statement("internal/worker.absence.failed", "lasts firstProbe", "a.lasts = probeTime"), test{"internal/worker", "TestAbsence_IsTriedLessAndLess"}},
+	{"a model that stays away is asked every second", statement("internal/worker.absence.failed", "lasts min", ""), test{"internal/worker", "TestAbsence_IsTriedLessAndLess"}},
+	{"who asked before it knew lengthens the absence", condition("internal/worker.absence.failed", "at Before until", "true"), test{"internal/worker", "TestAbsence_IsTriedLessAndLess"}},
+	{"each worker counts tries of its own", call("internal/worker.outages.heard", "atLeast", "absence{time.Now().Add(d), 0}"), test{"internal/worker", "TestOutages_WorkersShareHowLongAModelIsAway"}},
+	{"whoever may not ask a model waits as long as the right lasts", call("internal/worker.outages.Ask", "atLeast", "known.atLeast(time.Now(), probeTime)"), test{"internal/worker", "TestOutages_TheRightToAskIsAskedForAgain"}},
 	{"a run that waits loses its mark before it is told", around("internal/broker.Conn.Unpark", "if err := c.UnmarkParked(ctx, key, p); err != nil {\nreturn err\n}\nreturn original(ctx, key, p)"), test{"internal/broker", "TestUnpark_KeepsTheMarkUntilItIsStored"}},
 	{"a run that waits again loses its mark", around("internal/broker.Conn.unmark", "return c.keepLast(ctx, mark, nil, shortestTTL)"), test{"internal/broker", "TestUnpark_LeavesTheNextMark"}},
 	{"one pass finds all", condition("internal/reconcile.Until", "GoesOn mostPasses", "true"), test{"internal/reconcile", "TestUntil_RepeatsPassesUntilNothingIsFound"}},

@@ -17,6 +17,7 @@ var ofWatching = []mutant{
 	{"who watches announces it once", around("internal/broker.watching.renew", "<-ctx.Done()"), test{"internal/broker", "TestWatch_IsAnnouncedAndRenewed"}},
 	{"what was told before all workers knew is not asked for", condition("internal/broker.watching.renew", "known Since", "false"), test{"internal/broker", "TestWatch_IsAnnouncedAndRenewed"}},
 	{"who starts a run does not wait until it is there", around("cmd/agentd/run.awaitBegin", "return nil"), test{"cmd/agentd", "TestRunDetached_EndsWhenTheRunHasBegun"}},
+	{"an agent that there is not is one that nobody serves now", condition("cmd/agentd/run.awaitBegin", "Is CodeUnavailable", "false"), test{"cmd/agentd", "TestRunDetached_FailsWhenThereIsNoSuchAgent"}},
 	{"who starts a run is not told what it waits for", call("cmd/agentd/run.awaitBegin", "Note NoWorker", ""), test{"cmd/agentd", "TestRunDetached_SaysWhatTheRunWaitsFor"}},
 	{"who starts a run is not told that it is refused", condition("cmd/agentd/run.awaitBegin", "refused nil", "false"), test{"cmd/agentd", "TestRunDetached_FailsWhenItsInitIsRefused"}},
 }

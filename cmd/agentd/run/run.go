@@ -169,10 +169,13 @@ func awaitBegin(ctx context.Context, a *cli.App, c *cli.Client, run client.Run) 
 			stop()
 		}
 	})
-	asking := c.Speaking(cli.Source)
+	asking, served := c.Speaking(cli.Source), false
 	err := begins.Do(ctx, retry.Sleep, func() error {
 		_, err := asking.Status(ctx, run)
-		if errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
+		if errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
+			return err // there may be no such agent: workers of others refuse its event then
+		}
+		if served = true; errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
 			return err
 		}
 		return retry.Final(err)
@@ -184,7 +187,7 @@ func awaitBegin(ctx context.Context, a *cli.App, c *cli.Client, run client.Run) 
 	}
 	switch {
 	case err == nil, end.ID != "", cli.NotPermitted(err): // it began, or this user may not look
-	case errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}):
+	case !served:
 		a.Progress(a.Err).Note(show.LabelWaits, show.NoWorker(run.Agent))
 	default:
 		a.Progress(a.Err).Note(show.LabelWaits, "the run has not begun yet; its event is stored, and handled when a worker has time for it")
