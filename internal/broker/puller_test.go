@@ -13,6 +13,7 @@ import (
 
 	"agentd/internal/broker/embedded"
 	"agentd/sdk/wire"
+	"agentd/test/member"
 	"agentd/test/ports"
 )
 
@@ -130,20 +131,7 @@ func TestPuller_AsksAgainSoonWhereLeadersChange(t *testing.T) {
 		"":      {10 * time.Second, 10 * time.Second, 10 * time.Second, 10 * time.Second},
 		"three": {time.Second, 5 * time.Second, time.Second, time.Second},
 	} {
-		o := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true}
-		if cluster != "" {
-			o.Cluster = server.ClusterOpts{Name: cluster, Host: "127.0.0.1", Port: server.RANDOM_PORT}
-		}
-		s, err := server.NewServer(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.Start()
-		t.Cleanup(func() {
-			s.Shutdown()
-			s.WaitForShutdown()
-		})
-		c := connect(t, ConnectOptions{URL: s.ClientURL()})
+		c := connect(t, ConnectOptions{URL: member.Start(t, cluster, server.RANDOM_PORT).ClientURL()})
 		p, err := c.newPuller(startRef, 1)
 		if err != nil {
 			t.Fatal(err)

@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
-	"sync"
 	"time"
 
 	"agentd/internal/broker"
-	"agentd/sdk/wire"
 	"agentd/test/cluster"
 	"agentd/test/proxy"
 )
@@ -156,113 +153,6 @@ func (n *nemesis) servers(rng *rand.Rand) {
 // networks cuts and silences connections of workers to one server or another.
 func (n *nemesis) networks(rng *rand.Rand) {
 	n.cuts("a server of the cluster", rng, func() *proxy.Proxy { return n.cluster.Nodes[rng.IntN(len(n.cluster.Nodes))].Clients() })
-}
-
-// hurts are the times at which something was done to the cluster, and what it cost. Safe for concurrent use.
-type hurts struct {
-	mu   sync.Mutex
-	list []hurt
-	// ends are when runs ended; asked is how long commands took, by when they began.
-	ends  []time.Time
-	asked []asked
-}
-
-type hurt struct {
-	name        string
-	from, until time.Time
-}
-
-type asked struct {
-	at   time.Time
-	took time.Duration
-	err  error
-}
-
-func (h *hurts) note(name string, from, until time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.list = append(h.list, hurt{name, from, until})
-}
-
-func (h *hurts) ended() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.ends = append(h.ends, time.Now())
-}
-
-// settledAfter is how long after a fault commands may still wait: for as long as an election takes.
-const settledAfter = 15 * time.Second
-
-// commands has somebody read a stream every half second, as commands do, and notes how long that takes.
-func (w *world) commands(ctx context.Context, conn *broker.Conn) {
-	for ctx.Err() == nil {
-		began := time.Now()
-		err := conn.Deliveries(ctx, broker.ZoneDLQ, []string{subjects.All(wire.KindDLQ)}, func(broker.Delivery) bool { return false })
-		if ctx.Err() != nil {
-			return
-		}
-		w.hurts.mu.Lock()
-		w.hurts.asked = append(w.hurts.asked, asked{began, time.Since(began), err})
-		w.hurts.mu.Unlock()
-		pause(ctx, 500*time.Millisecond)
-	}
-}
-
-// stall is the longest time without the end of a run between two times.
-func (h *hurts) stall(from, until time.Time) time.Duration {
-	longest, last := time.Duration(0), from
-	for _, at := range h.ends {
-		if at.Before(from) {
-			continue
-		}
-		longest, last = max(longest, at.Sub(last)), at
-		if at.After(until) {
-			break
-		}
-	}
-	return longest
-}
-
-// print writes what each kind of fault cost.
-func (h *hurts) print(w *world) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	stalls := map[string][]time.Duration{}
-	var names []string
-	for _, f := range h.list {
-		if stalls[f.name] == nil {
-			names = append(names, f.name)
-		}
-		stalls[f.name] = append(stalls[f.name], h.stall(f.from, f.until))
-	}
-	slices.Sort(names)
-	w.printf("\nlongest time in which no run ended, from a fault to when all servers were there again\n")
-	for _, name := range names {
-		all := stalls[name]
-		slices.Sort(all)
-		w.printf("  %6d  %-52s half %s, all %s\n", len(all), name, all[len(all)/2].Round(100*time.Millisecond), all[len(all)-1].Round(100*time.Millisecond))
-	}
-	slow, failed, during := 0, 0, 0
-	var longest, worst time.Duration
-	for _, a := range h.asked {
-		hurt := slices.ContainsFunc(h.list, func(f hurt) bool { return a.at.Add(a.took).After(f.from) && a.at.Before(f.until.Add(settledAfter)) })
-		switch {
-		case hurt:
-			during++
-			worst = max(worst, a.took)
-		case a.took > 2*time.Second:
-			slow++
-		}
-		if !hurt {
-			longest = max(longest, a.took)
-		}
-		if a.err != nil {
-			failed++
-			w.printf("  a command failed after %s: %v\n", a.took.Round(time.Millisecond), a.err)
-		}
-	}
-	w.printf("  commands: %d, of which %d failed; %d were during faults and the 15 s after them (longest %s); of the others %d took more than 2 s (longest %s)\n",
-		len(h.asked), failed, during, worst.Round(time.Millisecond), slow, longest.Round(time.Millisecond))
 }
 
 // openCluster starts the servers, and returns their URLs for the driver.

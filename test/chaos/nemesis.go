@@ -205,20 +205,24 @@ func (n *nemesis) server(s *server, rng *rand.Rand, crashes []string) {
 		}
 		if rng.IntN(3) == 0 {
 			n.record.fault("SIGSTOP to " + s.name)
+			frozen := time.Now()
 			s.process().signal(syscall.SIGSTOP)
 			pause(n.hurting, time.Duration(200+rng.IntN(3000))*time.Millisecond)
 			s.process().signal(syscall.SIGCONT)
+			n.hurts.absent(s.name, frozen)
 			continue
 		}
 		if err := n.killed(s, rng); err != nil {
 			n.record.violate("%v", err)
 			return
 		}
+		killed := time.Now()
 		pause(n.hurting, time.Duration(rng.IntN(1000))*time.Millisecond)
 		if err := s.start(context.WithoutCancel(n.hurting)); err != nil {
 			n.record.violate("%s does not start again: %v", s.name, err)
 			return
 		}
+		n.hurts.absent(s.name, killed)
 	}
 }
 
@@ -232,9 +236,11 @@ func (n *nemesis) outages(rng *rand.Rand) {
 			return
 		}
 		n.record.fault("the model goes away")
+		gone := time.Now()
 		n.model.goAway(ways[rng.IntN(len(ways))])
 		pause(n.hurting, time.Duration(500+rng.IntN(6000))*time.Millisecond)
 		n.model.comeBack()
+		n.hurts.absent("the model", gone)
 	}
 }
 

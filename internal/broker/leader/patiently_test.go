@@ -9,34 +9,15 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-)
 
-// member starts a server of a cluster.
-func member(t *testing.T, port int) *server.Server {
-	t.Helper()
-	s, err := server.NewServer(&server.Options{
-		ServerName: "one", Host: "127.0.0.1", Port: port, NoLog: true, NoSigs: true,
-		Cluster: server.ClusterOpts{Name: "three", Host: "127.0.0.1", Port: server.RANDOM_PORT},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(time.Minute) {
-		t.Fatal("the server takes no connections")
-	}
-	return s
-}
+	"agentd/test/member"
+)
 
 // A connection that changes servers does not say whether they are a cluster. What it asks then is asked again all the same, while a leader is
 // being elected.
 func TestPatientlyOnce_WhileTheConnectionChangesServers(t *testing.T) {
 	t.Parallel()
-	s := member(t, server.RANDOM_PORT)
+	s := member.Start(t, "three", server.RANDOM_PORT)
 	nc, err := nats.Connect(s.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +36,7 @@ func TestPatientlyOnce_WhileTheConnectionChangesServers(t *testing.T) {
 		if asked++; asked > 1 {
 			return nil
 		}
-		member(t, port)
+		member.Start(t, "three", port)
 		<-back
 		return jetstream.ErrNoStreamResponse
 	})

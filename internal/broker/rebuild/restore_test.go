@@ -10,6 +10,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/test/member"
 )
 
 // late is a cluster one of whose servers is heard of only when somebody has asked it in vain.
@@ -24,18 +26,7 @@ func (l *late) Answered()                           {}
 // A server of a cluster may be heard of, as the one that takes the pieces of a stream, later than its answer that it takes them comes.
 func TestRestore_WaitsForWhoTakesThePieces(t *testing.T) {
 	t.Parallel()
-	s, err := server.NewServer(&server.Options{
-		ServerName: "one", Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true,
-		Cluster: server.ClusterOpts{Name: "three", Host: "127.0.0.1", Port: server.RANDOM_PORT},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
+	s := member.Start(t, "three", server.RANDOM_PORT)
 	nc, err := nats.Connect(s.ClientURL())
 	if err != nil {
 		t.Fatal(err)
