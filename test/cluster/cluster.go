@@ -106,6 +106,7 @@ func (c *Cluster) configure(ctx context.Context, i int, n *Node, routes [servers
 		others = append(others, strconv.Quote("nats-route://"+route.Address()))
 	}
 	text := fmt.Sprintf(`server_name: %s
+logtime: true
 listen: %q
 client_advertise: %q
 http: %q
