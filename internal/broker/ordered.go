@@ -38,7 +38,7 @@ type ordered struct {
 	*Conn
 	stream string
 	config jetstream.ConsumerConfig
-	// prefix and made name the consumers; delivered counts the messages of the latest.
+	// prefix and made, the number of tries, name the consumers; delivered counts the messages of the latest.
 	prefix    string
 	made      int
 	delivered uint64
@@ -70,19 +70,23 @@ func (c *Conn) ordered(ctx context.Context, stream string, config jetstream.Orde
 	return o, nil
 }
 
-// make makes a consumer for what comes after at.
+// make makes a consumer for what comes after at. Each try has a name of its own: a consumer of which nothing is heard may have been given to
+// a server that is away, where it stays.
 func (o *ordered) make(ctx context.Context) error {
+	o.made++
+	o.config.Name = fmt.Sprintf("%s_%d", o.prefix, o.made)
 	config := o.config
-	config.Name = fmt.Sprintf("%s_%d", o.prefix, o.made+1)
 	if o.at > 0 {
 		config.DeliverPolicy, config.OptStartSeq, config.OptStartTime = jetstream.DeliverByStartSequencePolicy, o.at+1, nil
 	}
 	consumer, err := o.js.CreateOrUpdateConsumer(ctx, o.stream, config)
 	if err != nil {
+		if leader.Unanswered(err) {
+			o.discard()
+		}
 		return err
 	}
 	o.consumer, o.delivered = consumer, 0
-	o.made++
 	o.at = max(o.at, consumer.CachedInfo().Delivered.Stream) // the first one may begin with what is new
 	return nil
 }
@@ -150,17 +154,22 @@ func (o *ordered) remake(ctx context.Context) error {
 	})
 }
 
-// close ends the reading and has the server remove the consumer. It waits for no answer: the server does so by itself when nobody has
-// read it for a while, but may have too many of them until then.
+// close ends the reading and has the server remove the consumer.
 func (o *ordered) close() {
 	if o.messages != nil {
 		o.messages.stop()
 		o.messages = nil
 	}
+	o.discard()
+}
+
+// discard has the server remove the latest consumer. It waits for no answer: the server does so by itself when nobody has read it for a while, but may
+// have too many of them until then.
+func (o *ordered) discard() {
 	if !o.nc.IsConnected() {
 		return
 	}
-	subject := "$JS.API.CONSUMER.DELETE." + o.stream + "." + o.consumer.CachedInfo().Name
+	subject := "$JS.API.CONSUMER.DELETE." + o.stream + "." + o.config.Name
 	if err := o.nc.PublishRequest(subject, o.nc.NewInbox(), nil); err != nil {
 		o.log.Debug("consumer is left to the server", "stream", o.stream, "error", err)
 	}

@@ -1,9 +1,12 @@
 package broker
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -67,5 +70,40 @@ func TestOrdered_AsksAgainWhenItsRequestReachedNobody(t *testing.T) {
 	}
 	if m, _, err := o.next(testContext(t)); err != nil || m.Subject() != c.subjects.Call(testCall) {
 		t.Errorf("it reads %v, %v", m, err)
+	}
+}
+
+// deaf is a JetStream that answers nobody who wants a consumer.
+type deaf struct {
+	jetstream.JetStream
+	names []string
+}
+
+func (d *deaf) CreateOrUpdateConsumer(_ context.Context, _ string, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	d.names = append(d.names, config.Name)
+	return nil, nats.ErrTimeout
+}
+
+// A consumer of which nothing is heard may be on a server that is away: the next try has another name, and what may be there is removed.
+func TestOrdered_TriesAreConsumersOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	js := &deaf{JetStream: c.js}
+	c.js = js
+	removed, err := c.nc.SubscribeSync("$JS.API.CONSUMER.DELETE.AGENTD_OUT.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &ordered{Conn: c, stream: "AGENTD_OUT", prefix: "reader"}
+	for _, want := range []string{"reader_1", "reader_2"} {
+		if err := o.make(testContext(t)); !errors.Is(err, nats.ErrTimeout) {
+			t.Fatalf("it is made: %v", err)
+		}
+		if m, err := removed.NextMsgWithContext(testContext(t)); err != nil || !strings.HasSuffix(m.Subject, "."+want) {
+			t.Errorf("what is removed is %+v, %v; want %s", m, err, want)
+		}
+	}
+	if diff := cmp.Diff([]string{"reader_1", "reader_2"}, js.names); diff != "" {
+		t.Errorf("it asked for (-want +got):\n%s", diff)
 	}
 }

@@ -162,4 +162,3 @@ func (h *hurts) print(w *world) {
 	w.printf("  commands: %d, of which %d failed; %d were during faults and the 15 s after them (longest %s); of the others %d took more than 2 s (longest %s)\n",
 		len(h.asked), failed, during, worst.Round(time.Millisecond), slow, longest.Round(time.Millisecond))
 }
-

@@ -54,6 +54,39 @@ func TestReads_DoNotStallInAHealthyCluster(t *testing.T) {
 	}
 }
 
+// A reader's consumer may be given to a server that was just killed: others do not know yet, and it stays there. The reader has another one made,
+// and does not wait until that server is back.
+func TestReads_DoNotWaitForAServerThatIsAway(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	check(t, s.control.Start(t.Context(), "adder", initOf(name(0))))
+	meta, err := s.Meta(t.Context())
+	check(t, err)
+	var away, there *cluster.Node
+	for _, n := range s.Nodes {
+		if n != meta && n != s.leads(broker.ZoneStart) {
+			away = n
+		} else {
+			there = n
+		}
+	}
+	conn := s.connect(there.URL())
+	away.Kill()
+	var took []time.Duration
+	for range 20 {
+		began, seen := time.Now(), 0
+		check(t, conn.Deliveries(t.Context(), broker.ZoneStart, []string{"agentd.start.>"}, func(broker.Delivery) bool {
+			seen++
+			return true
+		}))
+		took = append(took, time.Since(began))
+		if seen != 1 {
+			t.Fatalf("%d messages are read, want 1", seen)
+		}
+	}
+	t.Logf("%d reads: half within %s, all within %s", len(took), percentile(took, 0.5), percentile(took, 1))
+}
+
 // A server that is cut off from the others answers its clients, and knows nothing any more. Worker, service and client leave it, also
 // where it led all streams until then.
 func TestCutOff_WorkersServicesAndClientsLeave(t *testing.T) {

@@ -6,6 +6,8 @@ var ofServers = []mutant{
 	{"a reader waits for its consumer as long as the client would", call("internal/broker.newIterator", "PullHeartbeat", "jetstream.PullHeartbeat(15*time.Second)"), test{"internal/broker", "TestWatch_ReadsOnWhenItsConsumerIsLost"}},
 	{"who asks while a leader is elected is refused", condition("internal/broker/leader.patiently", "known clustered", "known"), test{"internal/broker/leader", "TestPatientlyOnce_WhileTheConnectionChangesServers"}},
 	{"who reads hears nothing of requests that reached nobody", call("internal/broker.newIterator", "ConsumeErrHandler", "jetstream.ConsumeErrHandler(func(c jetstream.ConsumeContext, err error) {\nif !errors.Is(err, nats.ErrNoResponders) {\nfailed(c, err)\n}\n})"), test{"internal/broker", "TestOrdered_AsksAgainWhenItsRequestReachedNobody"}},
+	{"a consumer that nobody has heard of is asked for again by its name", call("internal/broker.ordered.make", "Sprintf prefix", "fmt.Sprint(o.prefix)"), test{"internal/broker", "TestOrdered_TriesAreConsumersOfTheirOwn"}},
+	{"what may have been made for nobody stays", call("internal/broker.ordered.make", "discard", ""), test{"internal/broker", "TestOrdered_TriesAreConsumersOfTheirOwn"}},
 	{"a server that is cut off is never left", around("internal/broker.Conn.leave", ""), test{"test/cluster", "TestCutOff_WorkersServicesAndClientsLeave"}},
 	{"servers that are away are behind", condition("internal/broker.examined.saw", "Offline heardWithin", "false"), test{"internal/broker", "TestExamined_TellsAwayFromBehind"}},
 	{"servers that were never heard of are there", around("internal/broker.unheard", "return r.Active"), test{"internal/broker", "TestExamined_TellsAwayFromBehind"}},
