@@ -52,14 +52,35 @@ func (c *Conn) ParkedRuns(ctx context.Context, key, agent string) ([]ParkedRun, 
 	if err != nil {
 		return nil, err
 	}
-	prefix := c.mark(key) + "."
 	runs := make([]ParkedRun, 0, len(subjects))
 	for _, s := range subjects {
-		if t := strings.Split(strings.TrimPrefix(s, prefix), "."); len(t) == 3 {
-			runs = append(runs, ParkedRun{Agent: t[0], Run: wire.RunKey{Partition: t[1], Token: t[2]}})
+		if run, ok := c.parkedOn(key, s); ok {
+			runs = append(runs, run)
 		}
 	}
 	return runs, nil
+}
+
+// FirstParked is the run that was marked longest ago as waiting for what key names; ok is false where none is.
+func (c *Conn) FirstParked(ctx context.Context, key string) (run ParkedRun, ok bool, err error) {
+	d, err := c.NextDelivery(ctx, ZoneTimer, c.mark(key, "*", ">"), 1)
+	if err != nil {
+		return ParkedRun{}, false, fmt.Errorf("look for a run that waits for %s: %w", key, err)
+	}
+	if d == nil {
+		return ParkedRun{}, false, nil
+	}
+	run, ok = c.parkedOn(key, d.Subject())
+	return run, ok, nil
+}
+
+// parkedOn is the run that a mark is of.
+func (c *Conn) parkedOn(key, subject string) (run ParkedRun, ok bool) {
+	t := strings.Split(strings.TrimPrefix(subject, c.mark(key)+"."), ".")
+	if len(t) != 3 {
+		return ParkedRun{}, false
+	}
+	return ParkedRun{Agent: t[0], Run: wire.RunKey{Partition: t[1], Token: t[2]}}, true
 }
 
 // Unpark has a parked run tried again, if it waits for what key names and is marked. Until that is stored the mark stays, so that who fails
@@ -108,6 +129,22 @@ func (c *Conn) TellOutage(ctx context.Context, key string, d time.Duration) erro
 		return fmt.Errorf("encode outage: %w", err)
 	}
 	return c.keepLast(ctx, c.leaseSubject(outageLease(key)), body, d)
+}
+
+// Outage is for how much longer nobody is to ask a model, as workers were last told; 0 is that nothing is known of it.
+func (c *Conn) Outage(ctx context.Context, key string) (time.Duration, error) {
+	m, err := c.Last(ctx, c.leaseSubject(outageLease(key)))
+	if errors.Is(err, ErrNotStored) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("look whether %s is away: %w", key, err)
+	}
+	var told outage
+	if len(m.Data) == 0 || json.Unmarshal(m.Data, &told) != nil { // without a body it is the lease itself
+		return 0, nil
+	}
+	return time.Duration(max(m.At+told.For-c.Now(), 0)) * time.Millisecond, nil
 }
 
 // OutageSubjects are those on which workers tell each other of models that are away.

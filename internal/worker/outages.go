@@ -46,6 +46,8 @@ type outages struct {
 	waking map[string]bool
 	// looked are the keys for which this worker has looked for parked runs.
 	looked map[string]bool
+	// scouting are the keys whose parked runs are sent to ask, one by one, from here.
+	scouting map[string]*scouting
 	// going are the agents that were found not to be paused, with when that was asked.
 	going map[string]time.Time
 	// ctx ends with the worker; nil before it runs, and then nothing is told.
@@ -85,12 +87,13 @@ func (a absence) atLeast(at time.Time, d time.Duration) absence {
 func newOutages(conn *broker.Conn, logger *slog.Logger) *outages {
 	return &outages{
 		conn: conn, logger: logger, away: map[string]absence{}, answered: map[string]time.Time{}, waking: map[string]bool{},
-		looked: map[string]bool{}, going: map[string]time.Time{},
+		looked: map[string]bool{}, scouting: map[string]*scouting{}, going: map[string]time.Time{},
 	}
 }
 
-// listen begins to hear what other workers tell. stop ends that, and waits for what is still being told.
-func (o *outages) listen(ctx context.Context) (stop func(), err error) {
+// listen begins to hear what other workers tell, and finds out what they have told of some models. stop ends that, and waits for what is still
+// being told.
+func (o *outages) listen(ctx context.Context, keys []string) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	o.mu.Lock()
 	o.ctx = ctx
@@ -100,6 +103,9 @@ func (o *outages) listen(ctx context.Context) (stop func(), err error) {
 		cancel()
 		return nil, err
 	}
+	o.mu.Lock()
+	o.do(func(ctx context.Context) { o.look(ctx, keys) })
+	o.mu.Unlock()
 	return func() {
 		cancel()
 		if err := unsubscribe(); err != nil {
@@ -117,10 +123,17 @@ func (o *outages) heard(key string, d time.Duration) {
 	if d > 0 {
 		o.away[key] = absence{lasts: o.away[key].lasts}.atLeast(time.Now(), d)
 		delete(o.answered, key)
+		o.scouts(key)
 		return
 	}
 	delete(o.away, key)
 	o.answered[key], o.looked[key] = time.Now(), true
+	if s := o.scouting[key]; s != nil {
+		select {
+		case s.answered <- struct{}{}:
+		default: // it has not taken in the last answer yet
+		}
+	}
 	if !o.waking[key] {
 		o.waking[key] = o.do(func(ctx context.Context) { o.unpark(ctx, key) })
 	}

@@ -2,9 +2,12 @@ package worker
 
 import (
 	"log/slog"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/broker"
 	"agentd/internal/broker/embedded"
@@ -69,7 +72,7 @@ func left(t *testing.T, conn *broker.Conn, most int) {
 
 func listen(t *testing.T, o *outages) (stop func()) {
 	t.Helper()
-	stop, err := o.listen(t.Context())
+	stop, err := o.listen(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,6 +103,126 @@ func TestOutages_TheFirstReplyHasAWorkerLook(t *testing.T) {
 	defer listen(t, known[0])()
 	known[0].Back(outageKey, false)
 	left(t, conns[0], 0)
+}
+
+// sent are the runs that were to be tried, in order.
+func sent(t *testing.T, conn *broker.Conn) []string {
+	t.Helper()
+	var runs []string
+	if err := conn.Deliveries(t.Context(), broker.ZoneIn, []string{conn.Subjects().All(wire.KindCtl)}, func(d broker.Delivery) bool {
+		address, err := conn.Subjects().Parse(d.Subject())
+		if err != nil || address.Verb != wire.ControlUnpark {
+			t.Errorf("%s was sent: %v", d.Subject(), err)
+		}
+		runs = append(runs, address.Run.Token)
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return runs
+}
+
+// Where all runs of a model wait, the one that was parked first is sent to ask it when the time is over in which nobody is to, and others
+// after it.
+func TestOutages_RunsThatWaitAreSentToAsk(t *testing.T) {
+	t.Parallel()
+	conns, known := someWorkers(t, 2)
+	runsWait(t, conns[0], 3)
+	defer listen(t, known[0])()
+	defer listen(t, known[1])()
+	if err := conns[0].TellOutage(t.Context(), outageKey, firstProbe); err != nil {
+		t.Fatal(err)
+	}
+	left(t, conns[0], 0)
+	var want []string
+	for i := range 3 {
+		want = append(want, wire.NewRunKey(strconv.Itoa(i)).Token)
+	}
+	if diff := cmp.Diff(want, slices.Compact(sent(t, conns[0]))); diff != "" { // a mark that is taken away is there for a second more
+		t.Errorf("runs that were sent (-want +got):\n%s", diff)
+	}
+}
+
+// Of workers that know of runs that wait, one sends a run in a time.
+func TestOutages_OneWorkerSends(t *testing.T) {
+	t.Parallel()
+	conns, known := someWorkers(t, 2)
+	runsWait(t, conns[0], 2)
+	for i := range known {
+		if waits, err := known[i].send(t.Context(), outageKey, time.Minute); err != nil || !waits {
+			t.Errorf("worker %d finds runs that wait: %t, %v", i, waits, err)
+		}
+	}
+	if runs := sent(t, conns[0]); len(runs) != 1 || runs[0] != wire.NewRunKey("0").Token {
+		t.Errorf("%q were sent, want the run that was parked first", runs)
+	}
+}
+
+// None is sent while it holds that nobody is to ask, also where that was told after they began to wait.
+func TestOutages_NobodyIsSentWhileNobodyIsToAsk(t *testing.T) {
+	t.Parallel()
+	conns, known := someWorkers(t, 1)
+	runsWait(t, conns[0], 1)
+	defer listen(t, known[0])()
+	began := time.Now()
+	for _, d := range []time.Duration{firstProbe, 4 * time.Second} {
+		known[0].heard(outageKey, d)
+	}
+	left(t, conns[0], 0)
+	if waited := time.Since(began); waited < 4*time.Second {
+		t.Errorf("a run was sent after %s, want 4 s at least", waited)
+	}
+}
+
+// Whoever parks a run has it sent, though nobody else knows of an outage.
+func TestPark_HasARunSent(t *testing.T) {
+	t.Parallel()
+	conns, known := someWorkers(t, 1)
+	defer listen(t, known[0])()
+	if err := known[0].Park(t.Context(), outageKey, "desk", wire.NewRunKey("run"), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	left(t, conns[0], 0)
+	if runs := sent(t, conns[0]); len(runs) == 0 || runs[0] != wire.NewRunKey("run").Token {
+		t.Errorf("%q were sent", runs)
+	}
+}
+
+// A worker that starts finds out for how long nobody is to ask a model, and sends runs that wait for one of which nobody knows any more.
+func TestOutages_AWorkerThatStartsLooks(t *testing.T) {
+	t.Parallel()
+	conns, known := someWorkers(t, 1)
+	runsWait(t, conns[0], 1)
+	if err := conns[0].TellOutage(t.Context(), "other", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	stop, err := known[0].listen(t.Context(), []string{outageKey, "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	left(t, conns[0], 0)
+	for deadline := began.Add(time.Minute); known[0].left("other") < 58*time.Minute; <-time.After(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it may ask the other model in %s", known[0].left("other"))
+		}
+	}
+}
+
+// Each run that is sent in vain makes the next one later; an answer begins anew.
+func TestSends_BecomeRare(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 9: 256 * time.Second, 10: 5 * time.Minute, 11: 5 * time.Minute} {
+		if got := sends.Nth(n); got != want {
+			t.Errorf("after %d runs the next is sent after %s, want %s", n, got, want)
+		}
+	}
+	s := &scouting{answered: make(chan struct{}, 1)}
+	s.answered <- struct{}{}
+	if !s.rest(t.Context(), time.Hour) {
+		t.Error("an answer does not end a rest")
+	}
 }
 
 // That another run asks a model holds back those that wait for it, and no others.

@@ -46,8 +46,14 @@ func (o *outages) Unmark(ctx context.Context, key, agent string, run wire.RunKey
 // Park implements runner.Outages. Who resumes an agent wakes the runs that have their mark by then, so who marks a run looks once more
 // whether the agent is still paused.
 func (o *outages) Park(ctx context.Context, key, agent string, run wire.RunKey, left time.Duration) error {
-	if err := o.conn.MarkParked(ctx, key, agent, run, left); err != nil || key != wire.KeyAgentPaused {
+	if err := o.conn.MarkParked(ctx, key, agent, run, left); err != nil {
 		return err
+	}
+	if key != wire.KeyAgentPaused {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.scouts(key)
+		return nil
 	}
 	if p, err := o.askPaused(ctx, agent); err == nil && (!p.Paused() || p.Drain) {
 		return o.conn.Unpark(ctx, key, broker.ParkedRun{Agent: wire.NameToken(agent), Run: run})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -185,7 +186,7 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopAudience()) }()
-	stopOutages, err := w.outages.listen(ctx)
+	stopOutages, err := w.outages.listen(ctx, w.models())
 	if err != nil {
 		return err
 	}
@@ -223,6 +224,17 @@ func (w *Worker) served() map[string]bool {
 		agents[wire.NameToken(a.Spec.Name)] = true
 	}
 	return agents
+}
+
+// models are the keys of the models that those agents ask.
+func (w *Worker) models() []string {
+	keys := map[string]bool{}
+	for agent := range w.served() {
+		if compiled, ok := w.catalog.Current(agent); ok {
+			keys[compiled.ModelKey] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(keys))
 }
 
 // consumers are those of the agents that the worker starts with.

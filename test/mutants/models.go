@@ -50,6 +50,12 @@ var ofModels = []mutant{
 	{"a worker that dies leaves the runs that it was to wake", statement("internal/worker.outages.heard", "waking", ""), ofOutages("AnotherWorkerGoesOnUnparking")},
 	{"a worker that was started since wakes nobody", statement("internal/worker.outages.Back", "looked", ""), ofOutages("TheFirstReplyHasAWorkerLook")},
 	{"who asks a model has others wait that need not", condition("internal/worker.outages.Ask", "mine away", "!mine"), ofOutages("WhoDidNotWaitIsNotHeldBackByWhoAsks")},
+	{"no run is sent to ask a model", statement("internal/worker.outages.heard", "scouts key", ""), ofOutages("RunsThatWaitAreSentToAsk")},
+	{"who parks a run sends none", statement("internal/worker.outages.Park", "scouts key", ""), test{"internal/worker", "TestPark_HasARunSent"}},
+	{"each worker sends runs", condition("internal/worker.outages.send", "mine", "$ || true"), ofOutages("OneWorkerSends")},
+	{"runs are sent while nobody is to ask", around("internal/worker.outages.left", "return 0"), ofOutages("NobodyIsSentWhileNobodyIsToAsk")},
+	{"a worker that starts sends no runs", statement("internal/worker.outages.look", "scouts key", ""), ofOutages("AWorkerThatStartsLooks")},
+	{"a worker that starts asks models that nobody is to ask", condition("internal/worker.outages.look", "known told", "false"), ofOutages("AWorkerThatStartsLooks")},
 
 	// Formats of schemas.
 	{"formats are checked in every dialect", condition("internal/schema.validator", "assertsFormats", "true"), formats},

@@ -68,7 +68,8 @@ func (p *provider) calls() int {
 	return p.asked
 }
 
-var unreachable = &sdk.Error{Code: sdk.CodeUnavailable, Message: "the model cannot be reached", Retryable: true}
+// unreachable asks for a pause in which no run is sent to see whether the model answers, so that a test can look on.
+var unreachable = &sdk.Error{Code: sdk.CodeUnavailable, Message: "the model cannot be reached", Retryable: true, RetryAfter: 20 * time.Second}
 
 // onBothStores runs a test with its runs in JetStream and in Redis.
 func onBothStores(t *testing.T, test func(t *testing.T, open func(*broker.Conn) runner.Store)) {
@@ -110,7 +111,7 @@ func TestParked_RunWaitsForItsModelAndGoesOn(t *testing.T) {
 	onBothStores(t, func(t *testing.T, open func(*broker.Conn) runner.Store) {
 		limited := &sdk.Error{Code: sdk.CodeRateLimited, Message: "slow down", Retryable: true, RetryAfter: time.Hour}
 		key := sdk.Errorf(sdk.CodeConfig, "the key is wrong")
-		p := &provider{failures: []error{unreachable, limited, key, errors.New("dial: no route")}}
+		p := &provider{failures: []error{limited, unreachable, key, errors.New("dial: no route")}}
 		r := startRig(t, rig{specs: []sdk.AgentSpec{desk()}, model: p, slots: 1, openStore: open}, 0)
 		r.answerSums("", nil)
 		r.work(0)
@@ -120,8 +121,8 @@ func TestParked_RunWaitsForItsModelAndGoesOn(t *testing.T) {
 			code  sdk.Code
 			least time.Duration
 		}{
-			{core.ParkModel, sdk.CodeUnavailable, 30 * time.Second},
 			{core.ParkRate, sdk.CodeRateLimited, time.Hour},
+			{core.ParkModel, sdk.CodeUnavailable, time.Minute},
 			{core.ParkModel, sdk.CodeConfig, 2 * time.Minute},
 			{core.ParkModel, sdk.CodeInternal, 4 * time.Minute},
 		} {
@@ -267,7 +268,29 @@ func TestParked_AbsorbsWhatComes(t *testing.T) {
 	})
 }
 
-// A parked run is tried again at its time, without anybody's word.
+// Where all runs wait for a model, none comes in, and no provider asks for more, one is sent to ask it a second later.
+func TestParked_OneIsSentWhereAllWait(t *testing.T) {
+	t.Parallel()
+	onBothStores(t, func(t *testing.T, open func(*broker.Conn) runner.Store) {
+		p := &provider{failures: []error{&sdk.Error{Code: sdk.CodeUnavailable, Message: "the model cannot be reached", Retryable: true}}}
+		r := startRig(t, rig{specs: []sdk.AgentSpec{desk()}, model: p, openStore: open}, 0)
+		r.answerSums("", nil)
+		r.work(0)
+		runs := []harness.Run{r.begin("waits"), r.begin("waits, too")}
+		r.marks(r.parked(runs[0], 1).Key, len(runs))
+		until := r.head(runs[1]).Parked.Until
+		p.answer()
+		for _, run := range runs {
+			wantResponse(t, r.end(run), "three")
+		}
+		if late := time.Now().UnixMilli() - until; late > 0 {
+			t.Errorf("the last run ended %d ms after one would have been tried again", late)
+		}
+		sound(t, r.client, r.store)
+	})
+}
+
+// A parked run is tried again at its time without anybody's word, also if its mark is lost, by which others would find it.
 func TestParked_GoesOnAtItsTime(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -278,7 +301,10 @@ func TestParked_GoesOnAtItsTime(t *testing.T) {
 	r.answerSums("", nil)
 	r.work(0)
 	run := r.begin("waits")
-	until := r.parked(run, 1).Until
+	waits := r.parked(run, 1)
+	until := waits.Until
+	r.marks(waits.Key, 1)
+	r.check("take the mark away", r.client.UnmarkParked(t.Context(), waits.Key, broker.ParkedRun{Agent: "desk", Run: run.Key}))
 	p.answer()
 	wantResponse(t, r.end(run), "three")
 	if early := until - time.Now().UnixMilli(); early > 0 {
