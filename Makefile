@@ -86,7 +86,7 @@ e2e: build ## replay recorded conversations of a real model through the built bi
 
 .PHONY: chaos
 chaos: ## hurt real processes for 5 minutes on both stores: make chaos, or make chaos DURATION=1h STORE=redis SEED=7 CLUSTER=3 PARTITIONS=4, or SET_BACK=1
-	$(GO) run ./test/chaos $(if $(DURATION),-d $(DURATION)) $(if $(STORE),-store $(STORE)) $(if $(SEED),-seed $(SEED)) $(if $(CLUSTER),-cluster $(CLUSTER)) $(if $(PARTITIONS),-partitions $(PARTITIONS)) $(if $(SET_BACK),-set-back)
+	$(GO) run $(if $(CLUSTER),-overlay "$$($(GO) run ./test/movableclock bin/movableclock)" -tags movable_clock) ./test/chaos $(if $(DURATION),-d $(DURATION)) $(if $(STORE),-store $(STORE)) $(if $(SEED),-seed $(SEED)) $(if $(CLUSTER),-cluster $(CLUSTER)) $(if $(PARTITIONS),-partitions $(PARTITIONS)) $(if $(SET_BACK),-set-back)
 
 .PHONY: upgrade
 upgrade: ## let workers of an older version, this one and a later one serve the same runs, on both stores: make upgrade OUTAGE=3m

@@ -24,6 +24,41 @@ type clusterFault struct {
 
 // clusterFaults are done in turn, beginning anywhere.
 func (n *nemesis) clusterFaults() []clusterFault {
+	faults := append(n.processFaults(), clusterFault{"a subscriber of everything that reads nothing", nil, n.deaf})
+	if cluster.ClocksMove() {
+		faults = append(faults, clusterFault{"the clock of a leader jumps", nil, n.jump})
+	}
+	return faults
+}
+
+// mostJump is how far a clock jumps at most: less than lies between what workers trust and what they remove, a minute each.
+const mostJump = 45 * time.Second
+
+// jump has the clock of a server that dates or fires what runs wait for jump ahead or back, and be set right later.
+func (n *nemesis) jump(ctx context.Context, _ *cluster.Cluster, rng *rand.Rand) error {
+	zones := []broker.Zone{broker.ZoneTimer, broker.ZoneStart, broker.ZoneRun}
+	node, err := n.leader(ctx, zones[rng.IntN(len(zones))])
+	if err != nil {
+		return err
+	}
+	ahead := time.Duration(rng.Int64N(int64(2*mostJump))) - mostJump
+	n.record.fault(fmt.Sprintf("a clock is set %s", direction(ahead)))
+	if err := node.SetClock(ahead.Round(time.Second)); err != nil {
+		return err
+	}
+	pause(ctx, time.Duration(15+rng.IntN(15))*time.Second)
+	return node.SetClock(0)
+}
+
+func direction(ahead time.Duration) string {
+	if ahead < 0 {
+		return "back"
+	}
+	return "ahead"
+}
+
+// processFaults are what is done to the servers' processes, disks and routes.
+func (n *nemesis) processFaults() []clusterFault {
 	kill := func(ctx context.Context, node *cluster.Node) error {
 		node.Kill()
 		pause(ctx, calm)

@@ -257,7 +257,7 @@ func (n *nemesis) poison(all context.Context, rng *rand.Rand) {
 	}
 }
 
-// network cuts connections to a server and silences them.
+// network cuts connections to a server, silences them, and slows them down.
 func (n *nemesis) network(s *server, rng *rand.Rand) {
 	n.cuts(s.name, rng, func() *proxy.Proxy { return s.proxy })
 }
@@ -268,16 +268,21 @@ func (n *nemesis) cuts(name string, rng *rand.Rand, choose func() *proxy.Proxy) 
 		if n.hurting.Err() != nil {
 			return
 		}
-		p := choose()
-		if rng.IntN(3) == 0 {
+		switch p := choose(); rng.IntN(6) {
+		case 0, 1:
 			n.record.fault("silence between workers and " + name)
 			p.Silence()
 			pause(n.hurting, time.Duration(100+rng.IntN(1500))*time.Millisecond)
 			p.Speak()
-			continue
+		case 2:
+			n.record.fault("slow connections between workers and " + name)
+			p.Slow((16 + rng.IntN(256)) << 10)
+			pause(n.hurting, time.Duration(500+rng.IntN(4000))*time.Millisecond)
+			p.Slow(0)
+		default:
+			n.record.fault("connections to " + name + " cut")
+			p.Cut(func() bool { return rng.IntN(2) == 0 })
 		}
-		n.record.fault("connections to " + name + " cut")
-		p.Cut(func() bool { return rng.IntN(2) == 0 })
 	}
 }
 

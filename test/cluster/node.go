@@ -29,7 +29,7 @@ type Node struct {
 	routes []*proxy.Proxy
 
 	process *os.Process
-	input   io.Closer
+	input   io.WriteCloser
 	ended   chan struct{}
 	log     *os.File
 }
@@ -111,7 +111,7 @@ func (n *Node) Terminate() { n.end(syscall.SIGTERM) }
 func (n *Node) end(s syscall.Signal) {
 	n.signal(s)
 	<-n.ended
-	_ = n.input.Close() // nobody reads it
+	_ = n.input.Close() // nobody reads it any more
 }
 
 // Freeze stops the process (SIGSTOP): its connections stay, and nothing is answered. Thaw lets it go on.

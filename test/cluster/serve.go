@@ -38,7 +38,7 @@ func serve(config string) error {
 	ns.ConfigureLogger()
 	go func() {
 		// Whoever started the server has the other end of the pipe: it ends with them.
-		_, err := io.Copy(io.Discard, os.Stdin)
+		err := obey(os.Stdin)
 		fmt.Fprintln(os.Stderr, "NATS server is left alone:", errors.Join(err, io.EOF))
 		os.Exit(1)
 	}()

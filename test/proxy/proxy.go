@@ -1,4 +1,4 @@
-// Package proxy is a TCP proxy that cuts connections and goes silent.
+// Package proxy is a TCP proxy that cuts connections, goes silent, and is slow.
 package proxy
 
 import (
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,7 +19,9 @@ type Proxy struct {
 	conns  map[net.Conn]net.Conn
 	closed bool
 	// silent, unless nil, is closed when bytes pass again.
-	silent  chan struct{}
+	silent chan struct{}
+	// rate is how many bytes a second pass each connection each way; 0 is as many as come.
+	rate    atomic.Int64
 	serving sync.WaitGroup
 }
 
@@ -86,6 +89,7 @@ func (p *Proxy) pass(to, from net.Conn) {
 	for {
 		n, err := from.Read(buffer)
 		p.whileSilent()
+		p.whileSlow(n)
 		if n > 0 {
 			if _, writeErr := to.Write(buffer[:n]); writeErr != nil {
 				err = writeErr
@@ -104,6 +108,13 @@ func (p *Proxy) whileSilent() {
 	p.mu.Unlock()
 	if silent != nil {
 		<-silent
+	}
+}
+
+// whileSlow lasts as long as n bytes take on a slow network.
+func (p *Proxy) whileSlow(n int) {
+	if rate := p.rate.Load(); rate > 0 {
+		<-time.After(time.Duration(n) * time.Second / time.Duration(rate))
 	}
 }
 
@@ -136,6 +147,9 @@ func (p *Proxy) Speak() {
 		p.silent = nil
 	}
 }
+
+// Slow lets so many bytes a second pass on each connection each way: who sends more waits, and who is to receive more lags. 0 ends that.
+func (p *Proxy) Slow(bytesPerSecond int) { p.rate.Store(int64(bytesPerSecond)) }
 
 // Close ends all connections. It may be repeated.
 func (p *Proxy) Close() {
