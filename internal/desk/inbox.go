@@ -42,8 +42,8 @@ type inbox struct {
 	voided map[string]*requests.Item
 	// unusable are the dead letters of answers, by their sequence in the stream of answers.
 	unusable map[uint64]string
-	// read is how far the stream of calls was read, by the domain's token: each is read by itself.
-	read map[string]reached
+	// read is how far the streams of calls were read: each domain of each is read by itself.
+	read map[calls]reached
 	// omitted counts the items that were too many.
 	omitted int
 	// changes are the last ones, the newest at the end.
@@ -55,6 +55,9 @@ type inbox struct {
 	letters map[string]chan string
 }
 
+// calls are those of a domain, which is its token here, on one of the streams that calls are divided into. Each stream counts by itself.
+type calls struct{ stream, domain string }
+
 // reached is a place in a stream: up to that sequence its messages were read, of which none is younger than at, in Unix milliseconds.
 type reached struct {
 	sequence uint64
@@ -64,7 +67,7 @@ type reached struct {
 func newInbox(subjects wire.Subjects, now func() time.Time) *inbox {
 	return &inbox{
 		subjects: subjects, now: now, open: map[string]*requests.Item{}, subjectOf: map[string]string{}, early: map[string]requests.Sent{}, voided: map[string]*requests.Item{},
-		unusable: map[uint64]string{}, read: map[string]reached{}, changed: make(chan struct{}), letters: map[string]chan string{},
+		unusable: map[uint64]string{}, read: map[calls]reached{}, changed: make(chan struct{}), letters: map[string]chan string{},
 	}
 }
 
@@ -76,7 +79,8 @@ func (b *inbox) called(d broker.Delivery) error {
 	if err != nil {
 		return err
 	}
-	b.read[address.Call.Domain] = reached{d.Sequence(), max(b.read[address.Call.Domain].at, d.Received())}
+	from := calls{d.Stream(), address.Call.Domain}
+	b.read[from] = reached{d.Sequence(), max(b.read[from].at, d.Received())}
 	if address.Kind == wire.KindVoid {
 		b.close(b.subjects.Call(address.Call))
 		return nil
@@ -107,7 +111,7 @@ func (b *inbox) called(d broker.Delivery) error {
 func (b *inbox) hasRead(domain string, d broker.Delivery) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := b.read[domain]
+	r := b.read[calls{d.Stream(), domain}]
 	return d.Sequence() <= r.sequence && d.Received() <= r.at
 }
 

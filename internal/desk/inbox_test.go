@@ -13,6 +13,7 @@ import (
 // delivery is that of an event, or without data of a call's void.
 type delivery struct {
 	broker.Delivery
+	stream   string
 	subject  string
 	sequence uint64
 	received int64
@@ -20,6 +21,7 @@ type delivery struct {
 	header   map[string]string
 }
 
+func (d delivery) Stream() string               { return d.stream }
 func (d delivery) Subject() string              { return d.subject }
 func (d delivery) Sequence() uint64             { return d.sequence }
 func (d delivery) Received() int64              { return d.received }
@@ -47,6 +49,30 @@ func TestRead_IsOfOneDomain(t *testing.T) {
 	}
 	if d.Read("the_boss", delivery{sequence: 5, received: 101}) {
 		t.Error("a message that is younger than all that were read counts as read")
+	}
+}
+
+// The streams that calls are divided into count by themselves: that one was read far says nothing of another, and one that was read less far
+// leaves nothing unread of it.
+func TestRead_IsOfOneStream(t *testing.T) {
+	t.Parallel()
+	d := &Desk{inbox: newInbox(wire.DefaultSubjects(), time.Now)}
+	subject := wire.DefaultSubjects().Void(request)
+	for _, read := range []delivery{
+		{stream: "AGENTD_OUT_1", subject: subject, sequence: 10, received: 100}, {stream: "AGENTD_OUT_2", subject: subject, sequence: 3, received: 101},
+	} {
+		if err := d.inbox.called(read); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		stream   string
+		sequence uint64
+		want     bool
+	}{{"AGENTD_OUT_1", 10, true}, {"AGENTD_OUT_1", 11, false}, {"AGENTD_OUT_2", 3, true}, {"AGENTD_OUT_2", 4, false}, {"AGENTD_OUT_3", 1, false}} {
+		if got := d.Read("the_boss", delivery{stream: c.stream, sequence: c.sequence, received: 90}); got != c.want {
+			t.Errorf("%s has been read up to %d: %t; want %t", c.stream, c.sequence, got, c.want)
+		}
 	}
 }
 

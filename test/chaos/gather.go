@@ -203,6 +203,7 @@ func (w *world) check(ctx context.Context) (*evidence, []audit.Violation, error)
 	}
 	e.record = w.record.snapshot()
 	e.removals()
+	e.hookTold()
 	if e.setsBack {
 		e.madeAgain(ctx)
 	}

@@ -138,6 +138,7 @@ func play(ctx context.Context, o options) (_ *report, err error) {
 		background.Wait()
 	}()
 	n := &nemesis{world: w, hurting: hurting}
+	endTelling := w.tell(all, &background)
 	hurt := w.disturb(n, all, &background)
 	s := &services{world: w, rng: w.rng(3)}
 	people := &approvers{world: w, rng: w.rng(5)}
@@ -165,6 +166,8 @@ func play(ctx context.Context, o options) (_ *report, err error) {
 	approving.Wait()
 	rested = w.settle(ctx) && rested
 	w.printf("at rest after %s: %t\n", time.Since(stopped).Round(100*time.Millisecond), rested)
+	w.awaitHeard(ctx)
+	endTelling()
 	e, found, err := w.check(ctx)
 	if err != nil {
 		return nil, err

@@ -175,7 +175,7 @@ func recovery(journal []core.Entry, cause core.Cause, since int64) (time.Duratio
 	return 0, false
 }
 
-// uncovered are the crash points that nothing happened at.
+// uncovered are the crash points that nothing happened at, and webhooks if there is nothing to judge of them.
 func (r *report) uncovered() []string {
 	var missing []string
 	for _, c := range crashPoints {
@@ -187,6 +187,9 @@ func (r *report) uncovered() []string {
 		if r.record.struck[f.name] == 0 {
 			missing = append(missing, f.crash+" "+f.name)
 		}
+	}
+	if !r.setsBack && r.record.counts[hadToBeTold] == 0 {
+		missing = append(missing, "webhooks")
 	}
 	return missing
 }

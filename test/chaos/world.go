@@ -67,6 +67,7 @@ type world struct {
 	hurts       hurts
 	model       *modelServer
 	clients     *clients
+	webhooks    *webhooks
 	seen        seen
 	record      *record
 	closers     []func() error
@@ -103,7 +104,11 @@ func open(ctx context.Context, o options) (_ *world, err error) {
 		return nil, err
 	}
 	w.closers = append(w.closers, w.conn.Close)
+	if err = w.serveWebhooks(ctx); err != nil {
+		return nil, err
+	}
 	plan := worker.Plan(specs())
+	plan.Hooks = w.webhooks.plan()
 	plan.AckWait, plan.Async, plan.Partitions = ackWait, w.setsBack, w.layout.Partitions()
 	if w.clustered {
 		plan.Replicas = len(w.cluster.Nodes)
@@ -127,6 +132,9 @@ func open(ctx context.Context, o options) (_ *world, err error) {
 		return nil, err
 	}
 	w.closers = append(w.closers, w.model.close)
+	if err = w.openDesk(ctx); err != nil {
+		return nil, err
+	}
 	return w, nil
 }
 
