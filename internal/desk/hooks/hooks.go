@@ -28,6 +28,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/desk"
+	"agentd/internal/retry"
 	"agentd/sdk"
 )
 
@@ -91,20 +92,40 @@ func Run(ctx context.Context, o Options) {
 	defer client.CloseIdleConnections()
 	var running sync.WaitGroup
 	for _, h := range o.Hooks {
+		t := &teller{Options: o, client: client, hook: h, failed: map[stored]int{}}
 		running.Go(func() {
 			o.Conn.Consume(ctx, broker.ConsumeOptions{
-				Consumers: o.Conn.AwaitReading(ctx, broker.HookConsumer(h.Name())), Slots: slots, Grace: timeout,
-				Handle: func(ctx context.Context, d broker.Delivery) { o.handle(ctx, client, h, d) },
+				Consumers: o.Conn.AwaitReading(ctx, broker.HookConsumer(h.Name())), Slots: slots, Grace: timeout, Handle: t.handle,
 			})
 		})
 	}
 	running.Wait()
 }
 
-// handle tells a hook of one call, and settles the delivery. One that people are to be reminded of comes again.
-func (o *Options) handle(ctx context.Context, client *http.Client, h Hook, d broker.Delivery) {
+// teller tells one hook.
+type teller struct {
+	Options
+	client *http.Client
+	hook   Hook
+
+	mu sync.Mutex
+	// failed counts how often in a row the hook could not be told of a call. How often it was delivered says less: it is given back while the
+	// desk is behind, too.
+	failed map[stored]int
+}
+
+// stored is where a call is.
+type stored struct {
+	stream   string
+	sequence uint64
+}
+
+// handle tells the hook of one call, and settles the delivery. One that people are to be reminded of comes again.
+func (t *teller) handle(ctx context.Context, d broker.Delivery) {
 	var err error
-	switch told, next, failure := o.tell(ctx, client, h, d); {
+	told, next, failure := t.tell(ctx, d)
+	pause := t.pause(d, told, failure)
+	switch {
 	case told && next > 0:
 		err = d.Nak(max(time.Until(time.UnixMilli(next)), 0) + behind) // never before it is due
 	case told:
@@ -112,27 +133,40 @@ func (o *Options) handle(ctx context.Context, client *http.Client, h Hook, d bro
 	case failure == nil:
 		err = d.Nak(behind)
 	default:
-		delay := o.Backoff << min(d.Delivered()-1, 16)
-		delay = min(delay, longestBackoff)
-		o.Logger.Warn("webhook could not be told; trying again", "webhook", h.place(), "delay", delay, "error", failure)
-		err = d.Nak(delay)
+		t.Logger.Warn("webhook could not be told; trying again", "webhook", t.hook.place(), "delay", pause, "error", failure)
+		err = d.Nak(pause)
 	}
 	if err != nil {
-		o.Logger.Warn("delivery could not be settled", "subject", d.Subject(), "error", err)
+		t.Logger.Warn("delivery could not be settled", "subject", d.Subject(), "error", err)
 	}
+}
+
+// pause is how long the hook is left alone with a call that it could not be told of.
+func (t *teller) pause(d broker.Delivery, told bool, failure error) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at := stored{d.Stream(), d.Sequence()}
+	if told {
+		delete(t.failed, at)
+	}
+	if failure == nil {
+		return 0
+	}
+	t.failed[at]++
+	return retry.Pauses{First: t.Backoff, Longest: longestBackoff}.Nth(t.failed[at])
 }
 
 // tell reports whether nothing is left to be told now: the hook knows, or nobody waits any more. Without an error the desk is
 // behind. next is when the hook is to be reminded, in Unix milliseconds, or 0.
-func (o *Options) tell(ctx context.Context, client *http.Client, h Hook, d broker.Delivery) (told bool, next int64, err error) {
-	address, err := o.Conn.Subjects().Parse(d.Subject())
+func (t *teller) tell(ctx context.Context, d broker.Delivery) (told bool, next int64, err error) {
+	address, err := t.Conn.Subjects().Parse(d.Subject())
 	if err != nil {
 		return true, 0, nil //nolint:nilerr // not a call, so there is nothing to tell
 	}
-	if !o.Desk.Read(address.Call.Domain, d) {
+	if !t.Desk.Read(address.Call.Domain, d) {
 		return false, 0, nil
 	}
-	detail, err := o.Desk.Detail(ctx, address.Call.Call)
+	detail, err := t.Desk.Detail(ctx, address.Call.Call)
 	if errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
 		return true, 0, nil // it is not open any more
 	}
@@ -147,7 +181,7 @@ func (o *Options) tell(ctx context.Context, client *http.Client, h Hook, d broke
 	if err != nil {
 		return false, 0, fmt.Errorf("encode request %s: %w", detail.ID, err)
 	}
-	if err := post(ctx, client, h, id, body); err != nil {
+	if err := post(ctx, t.client, t.hook, id, body); err != nil {
 		return false, 0, err
 	}
 	return true, detail.NextReminder(), nil
