@@ -75,6 +75,9 @@ func endPublished(ctx context.Context, conn *broker.Conn, run wire.RunKey, e *co
 	if err != nil {
 		return err
 	}
+	if err := conn.MeasureClock(ctx); err != nil {
+		return fmt.Errorf("purge: measure the broker's clock: %w", err)
+	}
 	if state.MaxAge == 0 || time.UnixMilli(e.At).Add(state.MaxAge).UnixMilli() > conn.Now() {
 		return sdk.Errorf(sdk.CodeConflict, "the end of run %s is not published yet, or was lost: agentd reconcile publishes it", e.Head.Run)
 	}

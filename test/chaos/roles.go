@@ -132,20 +132,34 @@ func (r role) work(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	o, err := w.Reconciling()
-	if err != nil {
-		return err
-	}
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
 	var clears sync.WaitGroup
-	clears.Go(func() { reconcile.Clearing(ctx, clearing, o) })
-	clears.Go(func() { reconcile.AfterRestarts(ctx, o) })
+	clears.Go(func() { lookAfter(serving, w) })
 	notes.write(note{Kind: noteReady})
 	err = w.Run(ctx)
+	stop()
 	clears.Wait()
 	if given.inHand.Load() > 0 {
 		notes.write(note{Kind: noteImpatient})
 	}
 	return errors.Join(err, opened.Close(), conn.Close())
+}
+
+// lookAfter has a worker remove what runs that have ended leave, much more often than workers do by themselves, and refill streams of a server
+// that was set back, until ctx ends.
+func lookAfter(ctx context.Context, w *worker.Worker) {
+	o, err := w.Reconciling(ctx)
+	for ; err != nil && ctx.Err() == nil; o, err = w.Reconciling(ctx) {
+		pause(ctx, 200*time.Millisecond) // the server is away
+	}
+	if err != nil {
+		return
+	}
+	var doing sync.WaitGroup
+	doing.Go(func() { reconcile.Clearing(ctx, clearing, o) })
+	doing.Go(func() { reconcile.AfterRestarts(ctx, o) })
+	doing.Wait()
 }
 
 // watcher passes a worker's log on, and notes an input that the core takes for a bug: it is one.

@@ -85,7 +85,7 @@ func (s *system) indexes(runs int) {
 // clear removes what runs have left that have ended, as if it were an hour later, and returns how many lost their calls.
 func (s *system) clear() int {
 	s.t.Helper()
-	o, err := s.serves.Reconciling()
+	o, err := s.serves.Reconciling(s.t.Context())
 	check(s.t, err)
 	o.Calls, o.Now = sdk.DefaultCallsKept, func() time.Time { return time.Now().Add(time.Hour) }
 	o.Found = func(f reconcile.Finding) { s.t.Errorf("found: %+v", f) }

@@ -8,6 +8,7 @@ var (
 
 // ofRetention are about how long the broker keeps what others need.
 var ofRetention = []mutant{
+	{"a pass goes by the clock of its machine", call("internal/worker.Worker.Reconciling", "MeasureClock", ""), test{"test/pipeline", "TestClosedCalls_LeaveByTheBrokersClock"}},
 	{"answers go while calls wait for them", around("internal/broker.Plan.AnswersKept", "return cmp.Or(p.AnswersAge, sdk.DefaultAnswersAge)"), test{"internal/broker", "TestProvision_AnswersAge"}},
 	{"provisioning shortens how long a stream keeps messages", around("internal/broker.longerAge", "return b"), test{"internal/broker", "TestProvision_KeepsLongerAnswers"}},
 	{"a dead worker is noticed as late as a dead service", around("internal/broker.Conn.consumers", `

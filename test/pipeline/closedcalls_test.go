@@ -14,6 +14,7 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/harness"
 	"agentd/internal/reconcile"
+	"agentd/internal/worker"
 )
 
 // readVoids has every service read what there is for it.
@@ -61,7 +62,7 @@ func readVoidsOn(t *testing.T, conn *broker.Conn, z broker.Zone) {
 // cleared removes what runs left that have ended, as if it were an hour later.
 func cleared(t *testing.T, h *harness.Harness) reconcile.Report {
 	t.Helper()
-	o, err := h.Worker().Reconciling()
+	o, err := h.Worker().Reconciling(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,6 +78,43 @@ func cleared(t *testing.T, h *harness.Harness) reconcile.Report {
 		t.Fatal(err)
 	}
 	return report
+}
+
+// A pass goes by the broker's clock, whatever the clock of the machine says that it is made on.
+func TestClosedCalls_LeaveByTheBrokersClock(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, start func(harness.Options) (*harness.Harness, vandal)) {
+		h, _ := lives(t, start)
+		readVoids(t, h.Conn())
+		there := onOut(t, h.Conn())
+		conn, err := broker.Connect(t.Context(), broker.ConnectOptions{
+			InProcess: h, Subjects: h.Conn().Subjects(), Clock: func() time.Time { return time.Now().Add(5 * time.Hour) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		w, err := worker.New(worker.Options{Conn: conn, Store: h.Worker().Store, Agents: h.Worker().Agents, Models: h.Worker().Models})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := w.Reconciling(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Calls = time.Hour
+		for _, a := range o.Agents {
+			if err := conn.NoteRefilled(t.Context(), wire.NameToken(a.Name), conn.Server()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if report, err := reconcile.Clear(t.Context(), o); err != nil || report.Cleared > 0 {
+			t.Errorf("%d runs that had just ended lost their calls: %v", report.Cleared, err)
+		}
+		if diff := cmp.Diff(there, onOut(t, h.Conn())); diff != "" {
+			t.Errorf("calls (-before +after):\n%s", diff)
+		}
+	})
 }
 
 // onOut are the subjects that AGENTD_OUT has.

@@ -61,7 +61,7 @@ func TestIndex_IsMendedAfterAWorkerWasKilled(t *testing.T) {
 
 	w := r.work(0)
 	wantResponse(t, r.end(run), "hi")
-	o, err := w.Reconciling()
+	o, err := w.Reconciling(t.Context())
 	r.check("reconcile", err)
 	o.OlderThan, o.History = time.Nanosecond, time.Hour
 	report, err := reconcile.Run(t.Context(), o)

@@ -141,7 +141,7 @@ func TestIndex_SaysHowARunGetsOn(t *testing.T) {
 // reconciled makes a pass that keeps histories for that long.
 func reconciled(t *testing.T, h *harness.Harness, history time.Duration) reconcile.Report {
 	t.Helper()
-	o, err := h.Worker().Reconciling()
+	o, err := h.Worker().Reconciling(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 // purge removes the histories of all runs that are done, as if they had been for longer than they are kept.
 func purge(t *testing.T, w *worker.Worker) reconcile.Report {
 	t.Helper()
-	o, err := w.Reconciling()
+	o, err := w.Reconciling(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

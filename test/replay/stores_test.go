@@ -304,7 +304,7 @@ func resumeRuns(t *testing.T, k keeper, file string) {
 	copied, err := os.ReadFile(file)
 	check(t, err)
 	k.restore(t, h.Conn(), copied)
-	o, err := h.Worker().Reconciling()
+	o, err := h.Worker().Reconciling(t.Context())
 	check(t, err)
 	o.OlderThan = time.Nanosecond
 	report, err := reconcile.Run(t.Context(), o)

@@ -82,7 +82,7 @@ func runWith(ctx context.Context, a *cli.App, cfg *config.Config, c *cli.Client,
 	if err != nil {
 		return err
 	}
-	o, err := w.Reconciling()
+	o, err := w.Reconciling(ctx)
 	if err != nil {
 		return err
 	}
