@@ -141,8 +141,11 @@ func (c *Conn) Outage(ctx context.Context, key string) (time.Duration, error) {
 		return 0, fmt.Errorf("look whether %s is away: %w", key, err)
 	}
 	var told outage
-	if len(m.Data) == 0 || json.Unmarshal(m.Data, &told) != nil { // without a body it is the lease itself
+	if len(m.Data) == 0 { // it is the lease itself
 		return 0, nil
+	}
+	if err := json.Unmarshal(m.Data, &told); err != nil {
+		return 0, fmt.Errorf("look whether %s is away: %w", key, err)
 	}
 	return time.Duration(max(m.At+told.For-c.Now(), 0)) * time.Millisecond, nil
 }

@@ -415,7 +415,7 @@ func (r *rig) messages(z broker.Zone, kind wire.Kind) map[string]int {
 // options are those of a pass in an hour from now.
 func (r *rig) options() reconcile.Options {
 	r.t.Helper()
-	o, err := r.newWorker().Reconciling() // a process of its own, as it were
+	o, err := r.newWorker().Reconciling(r.context()) // a process of its own, as it were
 	r.check("options", err)
 	o.Now = func() time.Time { return r.now().Add(time.Hour) }
 	o.History = sdk.DefaultHistory

@@ -118,7 +118,9 @@ func (h *webhooks) healthy() hooks.Hook { return hooks.Hook{URL: h.url + hookPat
 
 func (h *webhooks) all() []hooks.Hook {
 	return []hooks.Hook{
-		h.healthy(), {URL: nobodyAnswers, Key: hookKey}, {URL: "http://" + h.silent.Addr().String() + hookPath, Key: hookKey},
+		h.healthy(),
+		{URL: nobodyAnswers, Key: hookKey},
+		{URL: "http://" + h.silent.Addr().String() + hookPath, Key: hookKey},
 		{URL: h.url + movedPath, Key: hookKey},
 	}
 }

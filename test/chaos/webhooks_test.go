@@ -69,9 +69,15 @@ func TestWebhook_SeesForHowLongRequestsAreShown(t *testing.T) {
 		item asks.Item
 		now  int64
 	}{
-		{asks.ChangeAdded, expires, 500}, {asks.ChangeAdded, asks.Item{ID: "b"}, 600}, {asks.ChangeAdded, asks.Item{ID: "c"}, 700},
-		{asks.ChangeDecided, expires, 900}, {asks.ChangeRemoved, expires, 3400}, {asks.ChangeRemoved, asks.Item{ID: "b"}, 1600},
-		{asks.ChangeAdded, asks.Item{ID: "b"}, 1700}, {asks.ChangeRemoved, asks.Item{ID: "b"}, 9000}, {asks.ChangeRemoved, asks.Item{ID: "unseen"}, 9000},
+		{asks.ChangeAdded, expires, 500},
+		{asks.ChangeAdded, asks.Item{ID: "b"}, 600},
+		{asks.ChangeAdded, asks.Item{ID: "c"}, 700},
+		{asks.ChangeDecided, expires, 900},
+		{asks.ChangeRemoved, expires, 3400},
+		{asks.ChangeRemoved, asks.Item{ID: "b"}, 1600},
+		{asks.ChangeAdded, asks.Item{ID: "b"}, 1700},
+		{asks.ChangeRemoved, asks.Item{ID: "b"}, 9000},
+		{asks.ChangeRemoved, asks.Item{ID: "unseen"}, 9000},
 	} {
 		h.see(asks.Change{Kind: c.kind, Item: c.item}, at(c.now))
 	}
