@@ -23,13 +23,9 @@ type Backlog struct {
 
 // Backlog asks the consumer's leader.
 func (c *Conn) Backlog(ctx context.Context, ref ConsumerRef) (Backlog, error) {
-	asked := c.own.steady()
 	info, err := c.consumerInfo(ctx, ref)
 	if err != nil {
 		return Backlog{}, err
-	}
-	if !info.TimeStamp.IsZero() {
-		c.broker.Measured(asked, info.TimeStamp.UnixMilli(), c.own.steady())
 	}
 	return backlogOf(info), nil
 }

@@ -131,7 +131,7 @@ func (c *Conn) TellOutage(ctx context.Context, key string, d time.Duration) erro
 	return c.keepLast(ctx, c.leaseSubject(outageLease(key)), body, d)
 }
 
-// Outage is for how much longer nobody is to ask a model, as workers were last told; 0 is that nothing is known of it.
+// Outage is for how much longer nobody is to ask a model, as workers were last told; 0 is that they may, or that one just does.
 func (c *Conn) Outage(ctx context.Context, key string) (time.Duration, error) {
 	m, err := c.Last(ctx, c.leaseSubject(outageLease(key)))
 	if errors.Is(err, ErrNotStored) {
@@ -147,7 +147,8 @@ func (c *Conn) Outage(ctx context.Context, key string) (time.Duration, error) {
 	if err := json.Unmarshal(m.Data, &told); err != nil {
 		return 0, fmt.Errorf("look whether %s is away: %w", key, err)
 	}
-	return time.Duration(max(m.At+told.For-c.Now(), 0)) * time.Millisecond, nil
+	left := min(m.At+told.For-c.Now(), told.For) // servers' clocks may differ
+	return time.Duration(max(left, 0)) * time.Millisecond, nil
 }
 
 // OutageSubjects are those on which workers tell each other of models that are away.

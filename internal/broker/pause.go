@@ -145,11 +145,16 @@ func (c *Conn) AgentPause(ctx context.Context, agent string) (AgentPause, error)
 }
 
 func (c *Conn) consumerInfo(ctx context.Context, ref ConsumerRef) (*jetstream.ConsumerInfo, error) {
+	asked := c.own.steady()
 	consumer, err := c.js.Consumer(ctx, StreamName(c.subjects, ref.Zone), ref.Name)
 	if err != nil {
 		return nil, fmt.Errorf("look at consumer %s: %w", ref.Name, err)
 	}
-	return consumer.CachedInfo(), nil // it was just asked for
+	info := consumer.CachedInfo() // it was just asked for
+	if !info.TimeStamp.IsZero() {
+		c.broker.Measured(asked, info.TimeStamp.UnixMilli(), c.own.steady())
+	}
+	return info, nil
 }
 
 func (c *Conn) setDrain(ctx context.Context, ref ConsumerRef, drain bool) error {

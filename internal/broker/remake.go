@@ -93,7 +93,7 @@ func (c *Conn) Working(ctx context.Context) (consumer string, err error) {
 	consumers := stream.ListConsumers(ctx)
 	for info := range consumers.Info() {
 		b := backlogOf(info)
-		if b.Pulls > 0 || b.Unacked > 0 && c.Now()-b.Delivered < readSince.Milliseconds() {
+		if b.Pulls > 0 || b.Unacked > 0 && info.TimeStamp.UnixMilli()-b.Delivered < readSince.Milliseconds() {
 			consumer = info.Stream + "/" + info.Name
 		}
 	}

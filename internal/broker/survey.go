@@ -240,8 +240,8 @@ func (c *Conn) leaseSubject(name string) string {
 // LeaseToken follows the kind in a lease's subject, where a timer has its agent.
 const LeaseToken = "lease"
 
-// Lease takes a lease on a name for a time, whole seconds, unless somebody has it. It cannot be given back: it ends by
-// itself. The broker keeps the time.
+// Lease takes a lease on a name for a time, whole seconds, unless somebody has it. It ends by itself, or with EndLease.
+// The broker keeps the time.
 func (c *Conn) Lease(ctx context.Context, name string, d time.Duration) (bool, error) {
 	subject := c.leaseSubject(name)
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
@@ -258,4 +258,9 @@ func (c *Conn) Lease(ctx context.Context, name string, d time.Duration) (bool, e
 		return false, nil
 	}
 	return false, fmt.Errorf("take lease %s: %w", name, err)
+}
+
+// EndLease ends whoever's lease on a name within a second.
+func (c *Conn) EndLease(ctx context.Context, name string) error {
+	return c.keepLast(ctx, c.leaseSubject(name), nil, shortestTTL)
 }

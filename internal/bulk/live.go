@@ -2,6 +2,7 @@ package bulk
 
 import (
 	"context"
+	"fmt"
 
 	"agentd/internal/index/find"
 	"agentd/internal/reconcile"
@@ -24,8 +25,11 @@ func (l Live) Purge(ctx context.Context, run wire.RunKey) error {
 	return reconcile.Purge(ctx, l.Conn, l.Histories, run)
 }
 
-// Open is a Bulk on a broker.
+// Open is a Bulk on a broker. Who has a job in hand, and what is long ago, goes by the broker's clock, which it measures.
 func Open(ctx context.Context, conn *broker.Conn, store state.Store) (Bulk, error) {
+	if err := conn.MeasureClock(ctx); err != nil {
+		return Bulk{}, fmt.Errorf("measure the broker's clock: %w", err)
+	}
 	jobs, err := conn.Jobs(ctx)
 	if err != nil {
 		return Bulk{}, err

@@ -19,6 +19,9 @@ import (
 // Purge removes the history of a run that has ended, and its document from the index of runs: somebody does not want to wait for
 // retention. The run's tombstone stays. It may be repeated. The error is sdk.CodeConflict for a run that has not ended, or whose end is not published.
 func Purge(ctx context.Context, conn *broker.Conn, store state.Store, run wire.RunKey) error {
+	if err := conn.MeasureClock(ctx); err != nil {
+		return fmt.Errorf("purge: measure the broker's clock: %w", err)
+	}
 	last, err := store.Head(ctx, run)
 	if errors.Is(err, runner.ErrNotFound) {
 		return sdk.Errorf(sdk.CodeUnknownRun, "the run does not exist")
@@ -74,9 +77,6 @@ func endPublished(ctx context.Context, conn *broker.Conn, run wire.RunKey, e *co
 	state, err := conn.ZoneState(ctx, zone)
 	if err != nil {
 		return err
-	}
-	if err := conn.MeasureClock(ctx); err != nil {
-		return fmt.Errorf("purge: measure the broker's clock: %w", err)
 	}
 	if state.MaxAge == 0 || time.UnixMilli(e.At).Add(state.MaxAge).UnixMilli() > conn.Now() {
 		return sdk.Errorf(sdk.CodeConflict, "the end of run %s is not published yet, or was lost: agentd reconcile publishes it", e.Head.Run)

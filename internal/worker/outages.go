@@ -51,8 +51,8 @@ type outages struct {
 	// going are the agents that were found not to be paused, with when that was asked.
 	going map[string]time.Time
 	// ctx ends with the worker; nil before it runs, and then nothing is told.
-	ctx  context.Context
-	told sync.WaitGroup
+	ctx     context.Context
+	telling sync.WaitGroup
 }
 
 // absence is what is known of a model that is away: until when nobody is to ask it, and for how long it was last said that nobody is to.
@@ -104,14 +104,14 @@ func (o *outages) listen(ctx context.Context, keys []string) (stop func(), err e
 		return nil, err
 	}
 	o.mu.Lock()
-	o.do(func(ctx context.Context) { o.look(ctx, keys) })
+	o.do(func(ctx context.Context) { o.learn(ctx, keys) })
 	o.mu.Unlock()
 	return func() {
 		cancel()
 		if err := unsubscribe(); err != nil {
 			o.logger.Debug("subscription could not be ended", "error", err)
 		}
-		o.told.Wait()
+		o.telling.Wait()
 	}, nil
 }
 
@@ -121,6 +121,7 @@ func (o *outages) heard(key string, d time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if d > 0 {
+		o.lost(key)
 		o.away[key] = absence{lasts: o.away[key].lasts}.atLeast(time.Now(), d)
 		delete(o.answered, key)
 		o.scouts(key)
@@ -128,12 +129,7 @@ func (o *outages) heard(key string, d time.Duration) {
 	}
 	delete(o.away, key)
 	o.answered[key], o.looked[key] = time.Now(), true
-	if s := o.scouting[key]; s != nil {
-		select {
-		case s.answered <- struct{}{}:
-		default: // it has not taken in the last answer yet
-		}
-	}
+	o.scouting[key].begin()
 	if !o.waking[key] {
 		o.waking[key] = o.do(func(ctx context.Context) { o.unpark(ctx, key) })
 	}
@@ -171,6 +167,7 @@ func (o *outages) Away(key string, after time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.answered, key)
+	o.lost(key)
 	at := time.Now()
 	absent := o.away[key].failed(at, after)
 	if absent == o.away[key] {
@@ -178,6 +175,13 @@ func (o *outages) Away(key string, after time.Duration) {
 	}
 	o.away[key] = absent
 	o.do(func(ctx context.Context) { o.tell(ctx, key, absent.until.Sub(at)) })
+}
+
+// lost notes that a model is away, if that is news. The caller has the lock.
+func (o *outages) lost(key string) {
+	if _, away := o.away[key]; !away {
+		o.scouting[key].begin()
+	}
 }
 
 // Back implements runner.Outages. The first reply that a worker gets from a model has it look for runs that wait: whoever knew of the
@@ -207,7 +211,11 @@ func (o *outages) Back(key string, waited bool) {
 func (o *outages) tell(ctx context.Context, key string, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, hintTimeout)
 	defer cancel()
-	if err := o.conn.TellOutage(ctx, key, d); err != nil {
+	err := o.conn.TellOutage(ctx, key, d)
+	if err == nil && d == 0 { // in the next outage runs are sent soon
+		err = o.conn.EndLease(ctx, scoutLease+key)
+	}
+	if err != nil {
 		o.logger.WarnContext(ctx, "other workers do not know whether a model answers", "model", key, "error", err)
 	}
 }
@@ -218,7 +226,7 @@ func (o *outages) do(something func(context.Context)) bool {
 		return false
 	}
 	ctx := o.ctx
-	o.told.Go(func() { something(ctx) })
+	o.telling.Go(func() { something(ctx) })
 	return true
 }
 

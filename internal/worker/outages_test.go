@@ -203,14 +203,51 @@ func TestOutages_AWorkerThatStartsLooks(t *testing.T) {
 	}
 	defer stop()
 	left(t, conns[0], 0)
-	for deadline := began.Add(time.Minute); known[0].left("other") < 58*time.Minute; <-time.After(20 * time.Millisecond) {
+	for deadline := began.Add(time.Minute); known[0].absence("other").until.Before(began.Add(58 * time.Minute)); <-time.After(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("it may ask the other model in %s", known[0].left("other"))
+			t.Fatalf("it may ask the other model %s after it began", known[0].absence("other").until.Sub(began))
 		}
 	}
 }
 
-// Each run that is sent in vain makes the next one later; an answer begins anew.
+// What was told of an outage before the model answered is no news of one.
+func TestOutages_AnAnswerIsNewerThanWhatWasStored(t *testing.T) {
+	t.Parallel()
+	conns, known := someWorkers(t, 1)
+	if err := conns[0].TellOutage(t.Context(), outageKey, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	known[0].heard(outageKey, 0)
+	known[0].learn(t.Context(), []string{outageKey})
+	if got := known[0].absence(outageKey); got != (absence{}) {
+		t.Errorf("nobody is to ask until %s", got.until)
+	}
+}
+
+// A long outage that is over does not keep runs from being sent in the next: whoever was to send none for minutes is not any more.
+func TestOutages_AnAnswerHasRunsSentSoonInTheNextOutage(t *testing.T) {
+	t.Parallel()
+	conns, known := someWorkers(t, 1)
+	if mine, err := conns[0].Lease(t.Context(), scoutLease+outageKey, 5*time.Minute); err != nil || !mine {
+		t.Fatalf("the right to send: %t, %v", mine, err)
+	}
+	defer listen(t, known[0])()
+	known[0].Back(outageKey, true)
+	for deadline := time.Now().Add(time.Minute); ; <-time.After(50 * time.Millisecond) {
+		mine, err := conns[0].Lease(t.Context(), scoutLease+outageKey, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mine {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("none is sent for a minute after the model has answered")
+		}
+	}
+}
+
+// Each run that is sent in vain makes the next one later; an answer, and the beginning of another outage, have them sent soon again.
 func TestSends_BecomeRare(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 9: 256 * time.Second, 10: 5 * time.Minute, 11: 5 * time.Minute} {
@@ -218,10 +255,35 @@ func TestSends_BecomeRare(t *testing.T) {
 			t.Errorf("after %d runs the next is sent after %s, want %s", n, got, want)
 		}
 	}
-	s := &scouting{answered: make(chan struct{}, 1)}
-	s.answered <- struct{}{}
+	s := &scouting{anew: make(chan struct{}, 1)}
+	o := newOutages(nil, slog.New(slog.DiscardHandler))
+	o.scouting[outageKey] = s
+	for _, step := range []struct {
+		name string
+		take func()
+		anew bool
+	}{
+		{"the model goes away", func() { o.Away(outageKey, 0) }, true},
+		{"it is known to be away", func() { o.heard(outageKey, time.Minute) }, false},
+		{"it answers", func() { o.heard(outageKey, 0) }, true},
+		{"another worker misses it", func() { o.heard(outageKey, time.Minute) }, true},
+		{"so does this one", func() { o.Away(outageKey, 0) }, false},
+	} {
+		step.take()
+		select {
+		case <-s.anew:
+			if !step.anew {
+				t.Errorf("%s: it begins anew", step.name)
+			}
+		default:
+			if step.anew {
+				t.Errorf("%s: it does not begin anew", step.name)
+			}
+		}
+	}
+	s.begin()
 	if !s.rest(t.Context(), time.Hour) {
-		t.Error("an answer does not end a rest")
+		t.Error("what is new does not end a rest")
 	}
 }
 

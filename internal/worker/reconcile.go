@@ -28,15 +28,20 @@ type Reconcile struct {
 	Hot time.Duration
 }
 
-// Reconciling are the options of a pass over the runs of the worker's agents. It measures the broker's clock, because a pass removes and
-// ends what is old by that. Its error says that it could not, or that the store cannot forget runs, which all but those of tests can.
+// Reconciling are the options of a pass over the runs of the worker's agents, for who does not run the worker. It measures the broker's
+// clock, because a pass removes and ends what is old by that. Its error says that it could not, or that the store cannot forget runs, which all
+// but those of tests can.
 func (w *Worker) Reconciling(ctx context.Context) (reconcile.Options, error) {
+	if err := w.Conn.MeasureClock(ctx); err != nil {
+		return reconcile.Options{}, fmt.Errorf("measure the broker's clock: %w", err)
+	}
+	return w.reconciling()
+}
+
+func (w *Worker) reconciling() (reconcile.Options, error) {
 	store, ok := w.store.(state.Store)
 	if !ok {
 		return reconcile.Options{}, sdk.Errorf(sdk.CodeConfig, "runs in a store of type %T cannot be reconciled", w.store)
-	}
-	if err := w.Conn.MeasureClock(ctx); err != nil {
-		return reconcile.Options{}, fmt.Errorf("measure the broker's clock: %w", err)
 	}
 	o := reconcile.Options{
 		Conn: w.Conn, Store: store, Runner: w.runner, Decode: w.handler.Decode, Document: w.indexer.document, Refuse: w.refuse,
@@ -55,7 +60,7 @@ func (w *Worker) reconcile(ctx context.Context) (wait func(), err error) {
 	if w.Reconcile.Interval == 0 {
 		return func() {}, nil
 	}
-	o, err := w.Reconciling(ctx)
+	o, err := w.reconciling()
 	if err != nil {
 		return nil, err
 	}

@@ -11,12 +11,26 @@ import (
 // entries more in the journal of some run, so they become rare in a long outage.
 var sends = retry.Pauses{First: firstProbe, Longest: 5 * time.Minute}
 
+// lapsed is how long after the end of a lease it is surely gone.
+const lapsed = 300 * time.Millisecond
+
 // scouting is how far somebody is who sends runs to ask a model. outages.mu guards more.
 type scouting struct {
 	// more says that runs may have been parked since it was last looked whether any are.
 	more bool
-	// answered has a token when the model has answered.
-	answered chan struct{}
+	// anew has a token when the model has answered, or has gone away after that: what was known of an outage is over.
+	anew chan struct{}
+}
+
+// begin has who rests begin anew.
+func (s *scouting) begin() {
+	if s == nil {
+		return
+	}
+	select {
+	case s.anew <- struct{}{}:
+	default: // it has not taken in the last one yet
+	}
 }
 
 // scouts begins to send runs that wait for a model, unless that is being done. The caller has the lock.
@@ -25,42 +39,45 @@ func (o *outages) scouts(key string) {
 		s.more = true
 		return
 	}
-	s := &scouting{answered: make(chan struct{}, 1)}
+	s := &scouting{anew: make(chan struct{}, 1)}
 	if o.do(func(ctx context.Context) { o.scout(ctx, key, s) }) {
 		o.scouting[key] = s
 	}
 }
 
-// scout has runs that wait for a model ask it, one at a time, when nobody is kept from asking any more: who waits looks by itself half a
-// minute later at the soonest, and where all wait, nobody else asks (ADR 39). It ends when none waits.
+// scout has runs that wait for a model ask it, one at a time, when nobody is kept from asking any more: where all of them wait, nobody else asks
+// before the time of one has come (ADR 39). It ends when none waits.
 func (o *outages) scout(ctx context.Context, key string, s *scouting) {
 	for n := 1; ctx.Err() == nil; {
-		if left := o.left(key); left > 0 {
+		known := o.begins(key, s)
+		if left := time.Until(known.until); left > 0 {
 			if s.rest(ctx, left) {
 				n = 1
 			}
 			continue // somebody may have asked meanwhile
 		}
 		pause := sends.Nth(n)
-		n++
 		switch waits, err := o.send(ctx, key, pause); {
 		case err != nil && ctx.Err() == nil:
 			o.logger.WarnContext(ctx, "no run is sent to see whether a model answers", "model", key, "error", err)
 		case err == nil && !waits && o.ends(key, s):
 			return
 		}
-		if s.rest(ctx, pause) {
+		switch anew := s.rest(ctx, pause+lapsed); {
+		case anew:
 			n = 1
+		case o.absence(key) != known: // it was asked in vain; a run that was sent and could not ask counts for nothing
+			n++
 		}
 	}
 }
 
-// rest waits for a time, or until the model has answered, which it reports: what is known of the outage is over then.
-func (s *scouting) rest(ctx context.Context, d time.Duration) (answered bool) {
+// rest waits for a time, or until an outage is over, or another one begins, which it reports.
+func (s *scouting) rest(ctx context.Context, d time.Duration) (anew bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-s.answered:
+	case <-s.anew:
 		return true
 	case <-timer.C:
 	case <-ctx.Done():
@@ -68,23 +85,28 @@ func (s *scouting) rest(ctx context.Context, d time.Duration) (answered bool) {
 	return false
 }
 
-// left is for how much longer nobody is to ask a model.
-func (o *outages) left(key string) time.Duration {
+// begins is what is known of a model before it is looked whether runs wait for it: those that are parked from then on may not be found.
+func (o *outages) begins(key string, s *scouting) absence {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return time.Until(o.away[key].until)
+	s.more = false
+	return o.away[key]
+}
+
+func (o *outages) absence(key string) absence {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.away[key]
 }
 
 // ends reports whether none of the runs waits that were parked here, now that nobody was found, and has it that nobody sends any then.
 func (o *outages) ends(key string, s *scouting) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if s.more {
-		s.more = false
-		return false
+	if !s.more {
+		delete(o.scouting, key)
 	}
-	delete(o.scouting, key)
-	return true
+	return !s.more
 }
 
 // send has the run tried that was parked longest ago, unless one was sent within pause, by whatever worker. It reports whether any run waits.
@@ -95,24 +117,36 @@ func (o *outages) send(ctx context.Context, key string, pause time.Duration) (wa
 	if err != nil || !waits {
 		return false, err
 	}
-	if mine, err := o.conn.Lease(ctx, "scout_"+key, pause); err != nil || !mine {
+	if mine, err := o.conn.Lease(ctx, scoutLease+key, pause); err != nil || !mine {
 		return true, err
 	}
 	return true, o.conn.Unpark(ctx, key, run)
 }
 
-// look finds out of models that were away when the worker started, and whether runs wait for them: whoever knew may be gone.
-func (o *outages) look(ctx context.Context, keys []string) {
+// scoutLease begins the name of the lease of who has sent a run to ask a model.
+const scoutLease = "scout_"
+
+// learn finds out for how long nobody is to ask each of some models, and sends runs that wait for them: whoever knew may be gone.
+func (o *outages) learn(ctx context.Context, keys []string) {
 	for _, key := range keys {
-		told, err := o.conn.Outage(ctx, key)
+		told, err := o.told(ctx, key)
 		if err != nil && ctx.Err() == nil {
 			o.logger.WarnContext(ctx, "whether a model is away is unknown", "model", key, "error", err)
 		}
 		o.mu.Lock()
-		if _, known := o.away[key]; !known && told > 0 {
+		_, away := o.away[key]
+		_, answered := o.answered[key]
+		if !away && !answered && told > 0 {
 			o.away[key] = absence{}.atLeast(time.Now(), told)
 		}
 		o.scouts(key)
 		o.mu.Unlock()
 	}
+}
+
+// told is for how much longer nobody is to ask a model, as workers have told each other.
+func (o *outages) told(ctx context.Context, key string) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, hintTimeout)
+	defer cancel()
+	return o.conn.Outage(ctx, key)
 }

@@ -24,15 +24,18 @@ type clusterFault struct {
 
 // clusterFaults are done in turn, beginning anywhere.
 func (n *nemesis) clusterFaults() []clusterFault {
-	faults := append(n.processFaults(), clusterFault{"a subscriber of everything that reads nothing", nil, n.deaf})
+	faults := append(n.processFaults(), clusterFault{readsNothing, nil, n.deaf})
 	if cluster.ClocksMove() {
-		faults = append(faults, clusterFault{"the clock of a leader jumps", nil, n.jump})
+		faults = append(faults, clusterFault{clockJumps, nil, n.jump})
 	}
 	return faults
 }
 
-// mostJump is how far a clock jumps at most: less than lies between what workers trust and what they remove, a minute each.
-const mostJump = 45 * time.Second
+// clockJumps is what the report calls it.
+const clockJumps = "the clock of a leader jumps"
+
+// A clock jumps by so much: less than lies between what workers trust and what they remove, a minute each.
+const leastJump, mostJump = 5 * time.Second, 45 * time.Second
 
 // jump has the clock of a server that dates or fires what runs wait for jump ahead or back, and be set right later.
 func (n *nemesis) jump(ctx context.Context, _ *cluster.Cluster, rng *rand.Rand) error {
@@ -41,20 +44,16 @@ func (n *nemesis) jump(ctx context.Context, _ *cluster.Cluster, rng *rand.Rand) 
 	if err != nil {
 		return err
 	}
-	ahead := time.Duration(rng.Int64N(int64(2*mostJump))) - mostJump
-	n.record.fault(fmt.Sprintf("a clock is set %s", direction(ahead)))
-	if err := node.SetClock(ahead.Round(time.Second)); err != nil {
+	ahead, set := (leastJump + time.Duration(rng.Int64N(int64(mostJump-leastJump)))).Round(time.Second), "ahead"
+	if rng.IntN(2) == 0 {
+		ahead, set = -ahead, "back"
+	}
+	n.record.fault("a clock is set " + set)
+	if err := node.SetClock(ahead); err != nil {
 		return err
 	}
 	pause(ctx, time.Duration(15+rng.IntN(15))*time.Second)
 	return node.SetClock(0)
-}
-
-func direction(ahead time.Duration) string {
-	if ahead < 0 {
-		return "back"
-	}
-	return "ahead"
 }
 
 // processFaults are what is done to the servers' processes, disks and routes.

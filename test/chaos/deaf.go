@@ -15,6 +15,12 @@ import (
 	"agentd/test/cluster"
 )
 
+// What the report calls it, and what is to come of it.
+const (
+	readsNothing = "a subscriber of everything that reads nothing"
+	wasGivenUp   = "subscribers that read nothing and were given up"
+)
+
 const (
 	// deafFor is how long a client reads nothing: longer than it takes until the buffers on the way are full, and the 10 s that a server then
 	// waits for it.
@@ -37,7 +43,7 @@ func (n *nemesis) deaf(ctx context.Context, c *cluster.Cluster, rng *rand.Rand) 
 	pause(ctx, deafFor)
 	gaveUp, err := givenUp(conn)
 	if gaveUp {
-		n.record.count("subscribers that a server gave up", 1)
+		n.record.count(wasGivenUp, 1)
 	}
 	return errors.Join(err, conn.Close(), stop())
 }
@@ -60,11 +66,15 @@ func listen(ctx context.Context, server string) (net.Conn, error) {
 	return conn, nil
 }
 
-// givenUp reports whether the other end has closed a connection. It reads what was on its way before that.
+// givenUp reports whether the other end has closed a connection. It reads what was on its way before that, which are megabytes.
 func givenUp(conn net.Conn) (bool, error) {
-	if err := conn.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+	err := conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if tcp, ok := conn.(*net.TCPConn); ok && err == nil {
+		err = tcp.SetReadBuffer(4 << 20)
+	}
+	if err != nil {
 		return false, err
 	}
-	_, err := io.Copy(io.Discard, conn)
+	_, err = io.Copy(io.Discard, conn)
 	return !errors.Is(err, os.ErrDeadlineExceeded), nil
 }

@@ -175,7 +175,8 @@ func recovery(journal []core.Entry, cause core.Cause, since int64) (time.Duratio
 	return 0, false
 }
 
-// uncovered are the crash points that nothing happened at, and webhooks if there is nothing to judge of them.
+// uncovered are the crash points that nothing happened at, webhooks if there is nothing to judge of them, and subscribers that read nothing and
+// that no server gave up.
 func (r *report) uncovered() []string {
 	var missing []string
 	for _, c := range crashPoints {
@@ -190,6 +191,9 @@ func (r *report) uncovered() []string {
 	}
 	if !r.setsBack && r.record.counts[hadToBeTold] == 0 {
 		missing = append(missing, "webhooks")
+	}
+	if r.record.faults[readsNothing] > 0 && r.record.counts[wasGivenUp] == 0 {
+		missing = append(missing, readsNothing)
 	}
 	return missing
 }

@@ -330,7 +330,13 @@ func (w *world) unsteady() []hurt {
 			add([]hurt{a}, resumesAfter)
 		}
 	}
-	add(w.hurts.list, settledAfter)
+	for _, h := range w.hurts.list {
+		after := settledAfter
+		if h.name == clockJumps { // what was given back while it was ahead comes again as much later
+			after += mostJump
+		}
+		add([]hurt{h}, after)
+	}
 	add(w.webhooks.away, resumesAfter)
 	return all
 }

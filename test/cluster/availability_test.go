@@ -34,24 +34,31 @@ func TestReads_DoNotStallInAHealthyCluster(t *testing.T) {
 	}
 	var took []time.Duration
 	for _, n := range s.Nodes {
-		conn := s.connect(n.URL())
-		for range 40 {
-			began, seen := time.Now(), 0
-			check(t, conn.Deliveries(t.Context(), broker.ZoneStart, []string{"agentd.start.>"}, func(broker.Delivery) bool {
-				seen++
-				return true
-			}))
-			took = append(took, time.Since(began))
-			if seen != stored {
-				t.Fatalf("%d messages are read, want %d", seen, stored)
-			}
-		}
+		took = append(took, reads(t, s.connect(n.URL()), 40, stored)...)
 	}
 	longest := percentile(took, 1)
 	t.Logf("%d reads: half within %s, all within %s", len(took), percentile(took, 0.5), longest)
 	if longest > stall {
 		t.Errorf("a read took %s", longest)
 	}
+}
+
+// reads reads all init events so many times, and returns how long each took.
+func reads(t *testing.T, conn *broker.Conn, times, stored int) []time.Duration {
+	t.Helper()
+	var took []time.Duration
+	for range times {
+		began, seen := time.Now(), 0
+		check(t, conn.Deliveries(t.Context(), broker.ZoneStart, []string{"agentd.start.>"}, func(broker.Delivery) bool {
+			seen++
+			return true
+		}))
+		took = append(took, time.Since(began))
+		if seen != stored {
+			t.Fatalf("%d messages are read, want %d", seen, stored)
+		}
+	}
+	return took
 }
 
 // A reader's consumer may be given to a server that was just killed: others do not know yet, and it stays there. The reader has another one made,
@@ -72,18 +79,7 @@ func TestReads_DoNotWaitForAServerThatIsAway(t *testing.T) {
 	}
 	conn := s.connect(there.URL())
 	away.Kill()
-	var took []time.Duration
-	for range 20 {
-		began, seen := time.Now(), 0
-		check(t, conn.Deliveries(t.Context(), broker.ZoneStart, []string{"agentd.start.>"}, func(broker.Delivery) bool {
-			seen++
-			return true
-		}))
-		took = append(took, time.Since(began))
-		if seen != 1 {
-			t.Fatalf("%d messages are read, want 1", seen)
-		}
-	}
+	took := reads(t, conn, 20, 1)
 	t.Logf("%d reads: half within %s, all within %s", len(took), percentile(took, 0.5), percentile(took, 1))
 }
 

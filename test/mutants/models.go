@@ -53,9 +53,12 @@ var ofModels = []mutant{
 	{"no run is sent to ask a model", statement("internal/worker.outages.heard", "scouts key", ""), ofOutages("RunsThatWaitAreSentToAsk")},
 	{"who parks a run sends none", statement("internal/worker.outages.Park", "scouts key", ""), test{"internal/worker", "TestPark_HasARunSent"}},
 	{"each worker sends runs", condition("internal/worker.outages.send", "mine", "$ || true"), ofOutages("OneWorkerSends")},
-	{"runs are sent while nobody is to ask", around("internal/worker.outages.left", "return 0"), ofOutages("NobodyIsSentWhileNobodyIsToAsk")},
-	{"a worker that starts sends no runs", statement("internal/worker.outages.look", "scouts key", ""), ofOutages("AWorkerThatStartsLooks")},
-	{"a worker that starts asks models that nobody is to ask", condition("internal/worker.outages.look", "known told", "false"), ofOutages("AWorkerThatStartsLooks")},
+	{"runs are sent while nobody is to ask", call("internal/worker.outages.scout", "Until", "time.Duration(0)"), ofOutages("NobodyIsSentWhileNobodyIsToAsk")},
+	{"a worker that starts sends no runs", statement("internal/worker.outages.learn", "scouts key", ""), ofOutages("AWorkerThatStartsLooks")},
+	{"a worker that starts asks models that nobody is to ask", condition("internal/worker.outages.learn", "away answered told", "false"), ofOutages("AWorkerThatStartsLooks")},
+	{"an outage of which a worker learns late is news", condition("internal/worker.outages.learn", "away answered told", "!away && told > 0"), ofOutages("AnAnswerIsNewerThanWhatWasStored")},
+	{"the next outage waits for the right to send of the last", call("internal/worker.outages.tell", "EndLease", ""), ofOutages("AnAnswerHasRunsSentSoonInTheNextOutage")},
+	{"who sends runs rarely goes on so in the next outage", statement("internal/worker.outages.lost", "begin", ""), test{"internal/worker", "TestSends_BecomeRare"}},
 
 	// Formats of schemas.
 	{"formats are checked in every dialect", condition("internal/schema.validator", "assertsFormats", "true"), formats},

@@ -19,7 +19,7 @@ var ofServers = []mutant{
 	{"pages are read of any stream", condition("internal/broker.place.follow", "At at", "false"), test{"internal/broker", "TestPlace_KnowsItsStream"}},
 	{"a desk reads no stream again", around("internal/desk.reading.end", ""), test{"internal/desk", "TestDesk_ReadsAStreamThatWasMadeAnew"}},
 	{"a desk that has read one stream has read all", call("internal/desk.inbox.hasRead", "Stream", `"AGENTD_OUT_1"`), test{"internal/desk", "TestRead_IsOfOneStream"}},
-	{"a webhook waits as long as its call was delivered often", call("internal/desk/hooks.teller.pause", "Nth", "retry.Pauses{First: t.Backoff, Longest: longestBackoff}.Nth(d.Delivered())"), test{"internal/desk/hooks", "TestPause_DoublesWithEachFailureInARow"}},
+	{"a webhook waits as long as its call was delivered often", call("internal/desk/hooks.teller.noted", "Nth", "retry.Pauses{First: t.Backoff, Longest: longestBackoff}.Nth(d.Delivered())"), test{"internal/desk/hooks", "TestNoted_PausesDoubleWithEachFailureInARow"}},
 	{"an answer that was refused before its question was read answers it", condition("internal/desk.inbox.take", "unusable sent", "true"), test{"internal/desk", "TestInbox_KeepsQuestionsWhoseAnswerCouldNotBeUsed"}},
 	{"nobody sees to what is lost before the next pass", around("internal/reconcile.AfterLoss", "<-ctx.Done()"), test{"internal/reconcile", "TestAfterLoss_TimersOfAStreamThatWasMadeAnewAreArmed"}},
 	{"a bench takes a root in use", around("internal/broker.Conn.ownStreams", "return nil, nil"), test{"internal/broker", "TestBorrow_TakesAnUnusedRootAlone"}},

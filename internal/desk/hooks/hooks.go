@@ -74,6 +74,8 @@ const (
 	slots = 4
 	// behind is how long a delivery waits for the desk to read as far.
 	behind = 100 * time.Millisecond
+	// mostFailed is of how many calls it is remembered how often the hook could not be told.
+	mostFailed = 10_000
 	// maxAnswer is how much of a response is read, so that its connection can be used again.
 	maxAnswer = 16 << 10
 )
@@ -124,7 +126,7 @@ type stored struct {
 func (t *teller) handle(ctx context.Context, d broker.Delivery) {
 	var err error
 	told, next, failure := t.tell(ctx, d)
-	pause := t.pause(d, told, failure)
+	pause := t.noted(d, told, failure)
 	switch {
 	case told && next > 0:
 		err = d.Nak(max(time.Until(time.UnixMilli(next)), 0) + behind) // never before it is due
@@ -141,8 +143,8 @@ func (t *teller) handle(ctx context.Context, d broker.Delivery) {
 	}
 }
 
-// pause is how long the hook is left alone with a call that it could not be told of.
-func (t *teller) pause(d broker.Delivery, told bool, failure error) time.Duration {
+// noted notes what came of a delivery, and returns for how long the hook is left alone with a call that it could not be told of.
+func (t *teller) noted(d broker.Delivery, told bool, failure error) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	at := stored{d.Stream(), d.Sequence()}
@@ -151,6 +153,9 @@ func (t *teller) pause(d broker.Delivery, told bool, failure error) time.Duratio
 	}
 	if failure == nil {
 		return 0
+	}
+	if len(t.failed) >= mostFailed { // those of runs that ended meanwhile never come back
+		clear(t.failed)
 	}
 	t.failed[at]++
 	return retry.Pauses{First: t.Backoff, Longest: longestBackoff}.Nth(t.failed[at])

@@ -21,7 +21,7 @@ func (d delivery) Delivered() int   { return d.delivered }
 
 // Each failure in a row doubles the pause before the next try, for each request by itself. Deliveries that were given back because the desk was
 // behind are no failures.
-func TestPause_DoublesWithEachFailureInARow(t *testing.T) {
+func TestNoted_PausesDoubleWithEachFailureInARow(t *testing.T) {
 	t.Parallel()
 	away := errors.New("nobody answers")
 	told := &teller{Options: Options{Backoff: time.Second}, failed: map[stored]int{}}
@@ -40,18 +40,26 @@ func TestPause_DoublesWithEachFailureInARow(t *testing.T) {
 		{delivery{sequence: 7, delivered: 44}, true, nil, 0},
 		{delivery{sequence: 7, delivered: 45}, false, away, time.Second}, // of a reminder
 	} {
-		if got := told.pause(step.delivery, step.told, step.failure); got != step.want {
+		if got := told.noted(step.delivery, step.told, step.failure); got != step.want {
 			t.Errorf("step %d: it is left alone for %s, want %s", i, got, step.want)
 		}
 	}
 	for range 20 {
-		told.pause(delivery{sequence: 8}, false, away)
+		told.noted(delivery{sequence: 8}, false, away)
 	}
-	if got := told.pause(delivery{sequence: 8}, false, away); got != 5*time.Minute {
+	if got := told.noted(delivery{sequence: 8}, false, away); got != 5*time.Minute {
 		t.Errorf("after 22 failures it is left alone for %s, want 5m0s", got)
 	}
-	told.pause(delivery{sequence: 7}, true, nil)
-	told.pause(delivery{sequence: 8}, true, nil)
+	for i := range uint64(2 * mostFailed) {
+		told.noted(delivery{sequence: 100 + i}, false, away)
+	}
+	if len(told.failed) > mostFailed {
+		t.Errorf("it remembers %d failures, want %d at most", len(told.failed), mostFailed)
+	}
+	clear(told.failed)
+	told.noted(delivery{sequence: 8}, false, away)
+	told.noted(delivery{sequence: 7}, true, nil)
+	told.noted(delivery{sequence: 8}, true, nil)
 	if len(told.failed) > 0 {
 		t.Errorf("of requests that were told of it remembers %v", told.failed)
 	}
