@@ -49,7 +49,7 @@ func (o *outages) scouts(key string) {
 // before the time of one has come (ADR 39). It ends when none waits.
 func (o *outages) scout(ctx context.Context, key string, s *scouting) {
 	for n := 1; ctx.Err() == nil; {
-		known := o.begins(key, s)
+		known := o.beforeLooking(key, s)
 		if left := time.Until(known.until); left > 0 {
 			if s.rest(ctx, left) {
 				n = 1
@@ -85,8 +85,8 @@ func (s *scouting) rest(ctx context.Context, d time.Duration) (anew bool) {
 	return false
 }
 
-// begins is what is known of a model before it is looked whether runs wait for it: those that are parked from then on may not be found.
-func (o *outages) begins(key string, s *scouting) absence {
+// beforeLooking is what is known of a model before it is looked whether runs wait for it: those that are parked from then on may not be found.
+func (o *outages) beforeLooking(key string, s *scouting) absence {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	s.more = false
