@@ -69,7 +69,7 @@ type Conn struct {
 	// closed is closed when the connection is gone for good.
 	closed  chan struct{}
 	contact contact
-	// looking are those who look at the servers of the list.
+	// looking are those who look at the servers of the list, and whether the one that it is connected to is cut off.
 	looking sync.WaitGroup
 	// waits is ConnectOptions.Waits.
 	waits func(what string, err error)
@@ -151,6 +151,9 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 	}
 	if o.Wait {
 		c.tellAway(o.URL)
+	}
+	if !c.embedded {
+		c.looking.Go(c.lookAround)
 	}
 	return c, nil
 }

@@ -54,7 +54,11 @@ func (c *Conn) Consume(ctx context.Context, o ConsumeOptions) {
 	if o.Grace == 0 {
 		o.Grace = 30 * time.Second
 	}
-	defer c.stayInContact(ctx, o.Consumers)()
+	var probes []*probe
+	for _, ref := range o.Consumers {
+		probes = append(probes, c.probeConsumer(ref))
+	}
+	defer c.stayInContact(probes...)()
 	handling, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
 	l := &intake{Conn: c, ConsumeOptions: o, slots: make(chan struct{}, o.Slots), deliveries: make(chan delivery), handling: handling}

@@ -2,9 +2,10 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -12,6 +13,7 @@ import (
 
 	"agentd/internal/broker/leader"
 	"agentd/internal/retry"
+	"agentd/sdk"
 )
 
 const (
@@ -24,7 +26,7 @@ const (
 	leaveAfter = 8 * time.Second
 	// sayAfter is for how long a request waits before somebody is told.
 	sayAfter = time.Second
-	// lookEvery is how often a reader of consumers looks whether its server reaches their leaders.
+	// lookEvery is how often who reads looks whether its server reaches a leader of what it reads.
 	lookEvery = 2 * time.Second
 	// desertedAfter is how long a leader hears of none of a majority before it is taken to be cut off: longer than the others wait before
 	// they elect another. The leader itself notices it after 10 to 20 s, and goes on answering until then.
@@ -36,14 +38,15 @@ var leaving = retry.Pauses{First: leaveAfter, Longest: time.Minute, Spread: 0.2}
 
 // contact notices that the server of a connection is cut off from the others.
 type contact struct {
-	// looks says that somebody looks whether leaders are reached.
-	looks atomic.Bool
-
 	mu sync.Mutex
+	// probes are of what is read over the connection, in turn.
+	probes []*probe
+	// servers are those that the connection could use when there were several: their URLs, with who one is.
+	servers []string
 	// answered says that JetStream has answered at all: who may not ask is not answered either.
 	answered bool
-	// reads and writes are apart: a leader that is cut off goes on reading for up to 20 s, and stores nothing.
-	reads, writes silence
+	// reads and writes are apart: a leader that is cut off goes on reading for up to 20 s, and stores nothing. Workers leave such a server.
+	reads, writes, workers silence
 	// connected is since when the connection is to its server, and stayUntil when it may be left at the earliest.
 	connected, stayUntil time.Time
 	pauses               *retry.Sequence
@@ -109,7 +112,7 @@ func (f followed) Answered() {
 	defer c.mu.Unlock()
 	*f.heard = silence{}
 	c.answered, c.told = true, nil
-	if c.reads.since.IsZero() && c.writes.since.IsZero() {
+	if c.reads.since.IsZero() && c.writes.since.IsZero() && c.workers.since.IsZero() {
 		c.pauses = nil
 	}
 }
@@ -138,43 +141,133 @@ func (c *Conn) leave(what string, err error) {
 	if early {
 		return
 	}
-	c.log.Warn("the NATS server does not answer for JetStream, as one that is cut off from the others; connecting to another",
+	c.log.Warn("nobody answers over this NATS server, as over one that is cut off from the others; connecting to another",
 		"server", c.nc.ConnectedServerName(), "asked", what, "error", err)
 	if err := c.nc.ForceReconnect(); err != nil {
 		c.log.Debug("the connection is closed", "error", err)
 	}
 }
 
-// stayInContact looks, until the returned function is called, whether the leaders of consumers are reached, and reach others. It needs no
-// right beyond that of reading them.
-func (c *Conn) stayInContact(ctx context.Context, consumers []ConsumerRef) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	c.contact.looks.Store(true)
-	go func() {
-		defer close(done)
-		defer c.contact.looks.Store(false)
-		for i := 0; retry.Sleep(ctx, lookEvery) == nil; i++ {
-			if c.nc.ConnectedClusterName() == "" {
-				continue // it is alone
-			}
-			c.lookAt(ctx, consumers[i%len(consumers)])
+// probe asks a leader what it hears of the others that have what it leads.
+type probe struct {
+	at  string
+	ask func(context.Context) (*jetstream.ClusterInfo, error)
+}
+
+func (c *Conn) probeConsumer(ref ConsumerRef) *probe {
+	return &probe{"consumer " + ref.Name, func(ctx context.Context) (*jetstream.ClusterInfo, error) {
+		consumer, err := c.js.Consumer(ctx, StreamName(c.subjects, ref.Zone), ref.Name)
+		if err != nil {
+			return nil, err
 		}
-	}()
-	return func() {
+		return consumer.CachedInfo().Cluster, nil
+	}}
+}
+
+func (c *Conn) probeStream(name string) *probe {
+	return &probe{"stream " + name, func(ctx context.Context) (*jetstream.ClusterInfo, error) {
+		s, err := c.look(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		return s.CachedInfo().Cluster, nil
+	}}
+}
+
+// stayInContact looks, until the returned function is called, whether the leaders of what is read are reached, and reach others. It needs no
+// right beyond that of looking at them: who has not even that is not asked again.
+func (c *Conn) stayInContact(probes ...*probe) (stop func()) {
+	c.contact.mu.Lock()
+	defer c.contact.mu.Unlock()
+	c.contact.probes = append(c.contact.probes, probes...)
+	return func() { c.contact.forget(probes...) }
+}
+
+// forget ends probes; one that has ended is none.
+func (x *contact) forget(probes ...*probe) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.probes = slices.DeleteFunc(x.probes, func(p *probe) bool { return slices.Contains(probes, p) })
+}
+
+// next is the probe whose turn it is, or nil.
+func (x *contact) next(turn int) *probe {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.probes) == 0 {
+		return nil
+	}
+	return x.probes[turn%len(x.probes)]
+}
+
+// lookAround looks until the connection is closed.
+func (c *Conn) lookAround() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	c.looking.Go(func() {
+		<-c.closed
 		cancel()
-		<-done
+	})
+	for turn := 0; retry.Sleep(ctx, lookEvery) == nil; turn++ {
+		c.keepServers()
+		if c.nc.ConnectedClusterName() == "" {
+			continue // it is alone
+		}
+		if p := c.contact.next(turn); p != nil {
+			c.probe(ctx, p)
+		}
 	}
 }
 
-func (c *Conn) lookAt(ctx context.Context, ref ConsumerRef) {
-	consumer, err := c.js.Consumer(ctx, StreamName(c.subjects, ref.Zone), ref.Name)
+// keepServers has the connection know the other servers also when its own says that there are none. A server that loses all others says so to its
+// clients, and these forget those whose URLs they were told and not given: they could go nowhere. And it has no majority.
+func (c *Conn) keepServers() {
+	pool := c.nc.ServerPool()
+	c.contact.mu.Lock()
+	if len(pool) > 1 {
+		c.contact.servers = nil
+		for _, s := range pool {
+			c.contact.servers = append(c.contact.servers, s.URL.String())
+		}
+	}
+	servers := c.contact.servers
+	c.contact.mu.Unlock()
+	if len(pool) > 1 || len(servers) < 2 {
+		return
+	}
+	if err := c.nc.SetServerPool(servers); err != nil {
+		c.log.Debug("the other servers are forgotten", "error", err)
+		return
+	}
+	c.leave("its servers", errors.New("it says that it has lost all others of its cluster"))
+}
+
+func (c *Conn) probe(ctx context.Context, p *probe) {
+	cluster, err := p.ask(ctx)
 	switch {
 	case ctx.Err() != nil:
+	case errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}):
+		c.contact.forget(p)
 	case err != nil:
-		c.log.Debug("consumer cannot be looked at", "consumer", ref.Name, "error", err)
-	case deserted(consumer.CachedInfo().Cluster):
-		c.leave("consumer "+ref.Name, fmt.Errorf("its leader has heard of no majority of its servers for %s", desertedAfter))
+		c.log.Debug("whether the server is cut off cannot be seen", "probe", p.at, "error", err)
+	case deserted(cluster):
+		c.leave(p.at, fmt.Errorf("its leader has heard of no majority of its servers for %s", desertedAfter))
+	}
+}
+
+// askedWorkers notes how a request to workers fared, where servers are a cluster: who asks nobody else notices by them that its server is cut
+// off.
+func (c *Conn) askedWorkers(what string, since time.Time, err error) {
+	f, ok := c.js.(followed)
+	if !ok || c.nc.ConnectedClusterName() == "" {
+		return
+	}
+	f.heard = &c.contact.workers
+	switch {
+	case err == nil:
+		f.Answered()
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, context.DeadlineExceeded):
+		f.Unanswered(what, since, err)
 	}
 }
 

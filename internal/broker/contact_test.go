@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -34,5 +35,39 @@ func TestDeserted_HearsOfNoMajority(t *testing.T) {
 	}
 	if deserted(nil) {
 		t.Error("a server without a cluster is deserted")
+	}
+}
+
+// What is read is probed while it is read, also by another consumer than the first, and no longer.
+func TestProbes_EndWithWhatIsRead(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	read := func(stream string) *ordered {
+		o, err := c.ordered(testContext(t), stream, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	probed := func() (at []string) {
+		for turn := range c.contact.probes {
+			at = append(at, c.contact.next(turn).at)
+		}
+		return at
+	}
+	starts, calls := read("AGENTD_START"), read("AGENTD_OUT")
+	if err := starts.remake(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"stream AGENTD_START", "stream AGENTD_OUT"}, probed()); diff != "" {
+		t.Errorf("of two readers (-want +got):\n%s", diff)
+	}
+	starts.close()
+	if diff := cmp.Diff([]string{"stream AGENTD_OUT"}, probed()); diff != "" {
+		t.Errorf("of the one that is left (-want +got):\n%s", diff)
+	}
+	calls.close()
+	if left := c.contact.next(7); left != nil {
+		t.Errorf("%s is probed, and nobody reads it", left.at)
 	}
 }

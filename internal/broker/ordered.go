@@ -22,9 +22,6 @@ const (
 	readHeartbeat = 500 * time.Millisecond
 	// readAhead is how many messages a reader asks for at once: they are held in memory, and may be large.
 	readAhead = 64
-	// contactEvery is how long a reader hears of nothing before it asks for its consumer anew, where servers are a cluster: one that is cut
-	// off from the others goes on saying that it has nothing, and makes no consumer. Workers and services look more often (lookEvery).
-	contactEvery = 30 * time.Second
 	// unusedFor is how long the server keeps a consumer that nobody reads.
 	unusedFor = 5 * time.Minute
 )
@@ -46,6 +43,8 @@ type ordered struct {
 	at       uint64
 	consumer jetstream.Consumer
 	messages *iterator
+	// unprobed ends the probes of the stream.
+	unprobed func()
 }
 
 // ordered makes a reader. That this user may not read the stream is said at once. The caller closes it.
@@ -67,6 +66,7 @@ func (c *Conn) ordered(ctx context.Context, stream string, config jetstream.Orde
 	if err != nil {
 		return nil, err
 	}
+	o.unprobed = c.stayInContact(c.probeStream(stream))
 	return o, nil
 }
 
@@ -129,11 +129,6 @@ func (o *ordered) receive(ctx context.Context) (jetstream.Msg, *jetstream.MsgMet
 		}
 		o.messages = messages
 	}
-	if o.nc.ConnectedClusterName() != "" && !o.contact.looks.Load() {
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, contactEvery)
-		defer stop()
-	}
 	m, err := o.messages.next(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -144,7 +139,7 @@ func (o *ordered) receive(ctx context.Context) (jetstream.Msg, *jetstream.MsgMet
 
 // remake puts another consumer in the place of a lost one, however long that takes: also a stream that is away may be made anew.
 func (o *ordered) remake(ctx context.Context) error {
-	o.close()
+	o.abandon()
 	return remaking.Do(ctx, retry.Sleep, func() error {
 		err := leader.Patiently(ctx, o.js, "stream "+o.stream, o.make)
 		if o.nc.IsClosed() {
@@ -156,6 +151,12 @@ func (o *ordered) remake(ctx context.Context) error {
 
 // close ends the reading and has the server remove the consumer.
 func (o *ordered) close() {
+	o.unprobed()
+	o.abandon()
+}
+
+// abandon reads no more by the latest consumer, and has the server remove it.
+func (o *ordered) abandon() {
 	if o.messages != nil {
 		o.messages.stop()
 		o.messages = nil

@@ -154,7 +154,15 @@ func (p page) send(r micro.Request) error {
 
 // page asks workers for messages. Of an answer that was cut off it returns the beginning, and more.
 func (c *Conn) page(ctx context.Context, z Zone, filter string, from uint64) (page, error) {
-	subject := c.subjects.Read(StreamName(c.subjects, z), filter)
+	subject, began := c.subjects.Read(StreamName(c.subjects, z), filter), time.Now()
+	p, err := c.askForPage(ctx, subject, from)
+	if ctx.Err() == nil {
+		c.askedWorkers("workers, on "+subject, began, err)
+	}
+	return p, err
+}
+
+func (c *Conn) askForPage(ctx context.Context, subject string, from uint64) (page, error) {
 	body, err := json.Marshal(readQuery{from})
 	if err != nil {
 		return page{}, fmt.Errorf("encode request: %w", err)

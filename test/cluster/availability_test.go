@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,6 +129,42 @@ func TestCutOff_ReadersLeave(t *testing.T) {
 		t.Errorf("the reader is still connected to %s", n.Name)
 	}
 	r.end()
+	n.Rejoin()
+	check(t, s.Ready(t.Context()))
+}
+
+// A desk asks workers, of which none is left on the server that is cut off. It leaves, and hears of what was asked meanwhile.
+func TestCutOff_DesksLeave(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	n := s.leads(broker.ZoneStart)
+	_, c := s.at(n)
+	s.within(c, "before", quiet)
+	desk := s.connect(n.URL())
+	calls, caughtUp := make(chan string, 100), make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
+	followed := make(chan error, 1)
+	go func() {
+		followed <- desk.Follow(ctx, ctx, broker.ZoneOut, "agentd.out.>", func() { close(caughtUp) }, func(d broker.Delivery) { calls <- d.Subject() })
+	}()
+	<-caughtUp
+	if call := <-calls; !strings.HasPrefix(call, "agentd.out.") {
+		t.Errorf("it hears of %s", call)
+	}
+	n.CutOff()
+	s.within(c, "meanwhile", fault)
+	select {
+	case <-calls:
+	case <-time.After(2 * fault):
+		t.Errorf("it hears of no call within %s", 2*fault)
+	}
+	if serverOf(desk) == n.Name {
+		t.Errorf("the desk is still connected to %s", n.Name)
+	}
+	stop()
+	if err := <-followed; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
 	n.Rejoin()
 	check(t, s.Ready(t.Context()))
 }

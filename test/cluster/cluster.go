@@ -111,7 +111,7 @@ listen: %q
 client_advertise: %q
 http: %q
 jetstream { store_dir: %q, sync_interval: always, max_mem: 64M, max_file: 1G }
-cluster { name: agentd, listen: %q, cluster_advertise: %q, routes: [%s] }
+cluster { name: agentd, listen: %q, cluster_advertise: %q, routes: [%s], ping_interval: "2s", ping_max: 2 }
 `, n.Name, n.direct, n.client.Address(), strings.TrimPrefix(n.Monitor, "http://"), filepath.Join(n.dir, "data"), address(routes[i]), nowhere,
 		strings.Join(others, ", "))
 	return os.WriteFile(n.config, []byte(text), 0o600)
