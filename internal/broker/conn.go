@@ -109,7 +109,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
-			c.contact.reconnected()
+			c.reconnected()
 			c.log.Info("connected to NATS again", "url", nc.ConnectedUrlRedacted())
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -24,9 +27,13 @@ const (
 	// leaveAfter is for how long a server may leave requests of JetStream without an answer, as one does that is cut off from the
 	// others: longer than most elections of a leader take.
 	leaveAfter = 8 * time.Second
+	// forgottenAfter is how long after a request without an answer the next one begins another silence: desks ask each 12 s at least.
+	forgottenAfter = 15 * time.Second
+	// rememberedFor is how long a server is remembered that the connection is told of no more.
+	rememberedFor = 10 * time.Minute
 	// sayAfter is for how long a request waits before somebody is told.
 	sayAfter = time.Second
-	// lookEvery is how often who reads looks whether its server reaches a leader of what it reads.
+	// lookEvery is how often a connection looks whether its server reaches a leader of what is read over it.
 	lookEvery = 2 * time.Second
 	// desertedAfter is how long a leader hears of none of a majority before it is taken to be cut off: longer than the others wait before
 	// they elect another. The leader itself notices it after 10 to 20 s, and goes on answering until then.
@@ -41,11 +48,15 @@ type contact struct {
 	mu sync.Mutex
 	// probes are of what is read over the connection, in turn.
 	probes []*probe
-	// servers are those that the connection could use when there were several: their URLs, with who one is.
-	servers []string
+	// servers are those that the connection was told of, by host and port, with when it was last.
+	servers map[string]time.Time
+	// left is the id of the server that was left last, and names how many other names it may be reached by at most.
+	left  string
+	names int
 	// answered says that JetStream has answered at all: who may not ask is not answered either.
 	answered bool
-	// reads and writes are apart: a leader that is cut off goes on reading for up to 20 s, and stores nothing. Workers leave such a server.
+	// reads and writes are apart: a leader that is cut off goes on reading for up to 20 s, and stores nothing. workers are requests that
+	// workers answer: none of them is left on such a server.
 	reads, writes, workers silence
 	// connected is since when the connection is to its server, and stayUntil when it may be left at the earliest.
 	connected, stayUntil time.Time
@@ -76,7 +87,7 @@ var _ leader.Listener = followed{}
 func (f followed) Unanswered(what string, since time.Time, err error) {
 	c, now := f.contact, time.Now()
 	c.mu.Lock()
-	if f.heard.since.IsZero() || since.Sub(f.heard.last) > leaveAfter { // nobody asked for so long: an earlier silence may have ended
+	if f.heard.since.IsZero() || since.Sub(f.heard.last) > forgottenAfter { // nobody asked for so long: an earlier silence may have ended
 		f.heard.since = since
 	}
 	f.heard.last = now
@@ -88,7 +99,7 @@ func (f followed) Unanswered(what string, since time.Time, err error) {
 		c.told[what] = true
 	}
 	here := now.Sub(latest(f.heard.since, c.connected))
-	leave := here >= leaveAfter && (c.answered || leader.Leaderless(err))
+	leave := here >= leaveAfter && (c.answered || f.heard == &c.workers || leader.Leaderless(err))
 	c.mu.Unlock()
 	if say {
 		f.waits(what, err)
@@ -117,15 +128,22 @@ func (f followed) Answered() {
 	}
 }
 
-// reconnected notes that the connection is to another server, or to the same one again.
-func (x *contact) reconnected() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.connected = time.Now()
+// reconnected notes that the connection is to another server, or to the same one again. One that was just left may have another name, by which
+// it is reached again at first: it is left once more.
+func (c *Conn) reconnected() {
+	c.contact.mu.Lock()
+	c.contact.connected = time.Now()
+	again := c.contact.names > 0 && c.contact.left == c.nc.ConnectedServerId()
+	c.contact.names--
+	c.contact.mu.Unlock()
+	if again {
+		c.forceReconnect()
+	}
 }
 
 // leave connects to another server than the one that does not answer, if there is another and none was left a moment ago.
 func (c *Conn) leave(what string, err error) {
+	c.restoreServers()
 	if len(c.nc.Servers()) < 2 || !c.nc.IsConnected() {
 		return
 	}
@@ -136,13 +154,18 @@ func (c *Conn) leave(what string, err error) {
 			c.contact.pauses = leaving.Start()
 		}
 		c.contact.stayUntil = time.Now().Add(c.contact.pauses.Next())
+		c.contact.left, c.contact.names = c.nc.ConnectedServerId(), len(c.nc.Servers())-1
 	}
 	c.contact.mu.Unlock()
 	if early {
 		return
 	}
-	c.log.Warn("nobody answers over this NATS server, as over one that is cut off from the others; connecting to another",
+	c.log.Warn("this NATS server seems to be cut off from the others; connecting to another",
 		"server", c.nc.ConnectedServerName(), "asked", what, "error", err)
+	c.forceReconnect()
+}
+
+func (c *Conn) forceReconnect() {
 	if err := c.nc.ForceReconnect(); err != nil {
 		c.log.Debug("the connection is closed", "error", err)
 	}
@@ -150,8 +173,8 @@ func (c *Conn) leave(what string, err error) {
 
 // probe asks a leader what it hears of the others that have what it leads.
 type probe struct {
-	at  string
-	ask func(context.Context) (*jetstream.ClusterInfo, error)
+	what string
+	ask  func(context.Context) (*jetstream.ClusterInfo, error)
 }
 
 func (c *Conn) probeConsumer(ref ConsumerRef) *probe {
@@ -209,54 +232,80 @@ func (c *Conn) lookAround() {
 		cancel()
 	})
 	for turn := 0; retry.Sleep(ctx, lookEvery) == nil; turn++ {
-		c.keepServers()
+		c.rememberServers()
+		if !c.nc.IsConnected() {
+			c.restoreServers()
+		}
 		if c.nc.ConnectedClusterName() == "" {
 			continue // it is alone
 		}
 		if p := c.contact.next(turn); p != nil {
-			c.probe(ctx, p)
+			c.askProbe(ctx, p)
 		}
 	}
 }
 
-// keepServers has the connection know the other servers also when its own says that there are none. A server that loses all others says so to its
-// clients, and these forget those whose URLs they were told and not given: they could go nowhere. And it has no majority.
-func (c *Conn) keepServers() {
-	pool := c.nc.ServerPool()
+// rememberServers notes the servers that the connection is told of.
+func (c *Conn) rememberServers() {
+	now := time.Now()
 	c.contact.mu.Lock()
-	if len(pool) > 1 {
-		c.contact.servers = nil
-		for _, s := range pool {
-			c.contact.servers = append(c.contact.servers, s.URL.String())
+	defer c.contact.mu.Unlock()
+	if c.contact.servers == nil {
+		c.contact.servers = map[string]time.Time{}
+	}
+	for _, text := range c.nc.DiscoveredServers() {
+		if u, err := url.Parse(text); err == nil {
+			c.contact.servers[u.Host] = now
 		}
 	}
-	servers := c.contact.servers
-	c.contact.mu.Unlock()
-	if len(pool) > 1 || len(servers) < 2 {
-		return
-	}
-	if err := c.nc.SetServerPool(servers); err != nil {
-		c.log.Debug("the other servers are forgotten", "error", err)
-		return
-	}
-	c.leave("its servers", errors.New("it says that it has lost all others of its cluster"))
+	maps.DeleteFunc(c.contact.servers, func(_ string, told time.Time) bool { return now.Sub(told) > rememberedFor })
 }
 
-func (c *Conn) probe(ctx context.Context, p *probe) {
+// restoreServers gives the connection the servers again that it was told of lately. A server that has lost all others tells its clients so, and
+// these forget those whose URLs they were told and not given: they could go nowhere. Over TLS an address is not restored, because whose name is
+// in its certificate is forgotten with it.
+func (c *Conn) restoreServers() {
+	pool := c.nc.ServerPool()
+	if len(pool) == 0 {
+		return
+	}
+	urls, known := make([]string, 0, len(pool)), map[string]bool{}
+	for _, s := range pool {
+		urls, known[s.URL.Host] = append(urls, s.URL.String()), true
+	}
+	model := *pool[0].URL
+	_, err := c.nc.TLSConnectionState()
+	encrypted := err == nil || model.Scheme == "tls" || model.Scheme == "wss"
+	c.contact.mu.Lock()
+	for host := range c.contact.servers {
+		if model.Host = host; !known[host] && !(encrypted && net.ParseIP(model.Hostname()) != nil) {
+			urls = append(urls, model.String())
+		}
+	}
+	c.contact.mu.Unlock()
+	if len(urls) == len(pool) {
+		return
+	}
+	if err := c.nc.SetServerPool(urls); err != nil {
+		c.log.Debug("other servers are forgotten", "error", err)
+	}
+}
+
+func (c *Conn) askProbe(ctx context.Context, p *probe) {
 	cluster, err := p.ask(ctx)
 	switch {
 	case ctx.Err() != nil:
 	case errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}):
 		c.contact.forget(p)
 	case err != nil:
-		c.log.Debug("whether the server is cut off cannot be seen", "probe", p.at, "error", err)
+		c.log.Debug("whether the server is cut off cannot be seen", "probe", p.what, "error", err)
 	case deserted(cluster):
-		c.leave(p.at, fmt.Errorf("its leader has heard of no majority of its servers for %s", desertedAfter))
+		c.leave(p.what, fmt.Errorf("its leader has heard of no majority of its servers for %s", desertedAfter))
 	}
 }
 
 // askedWorkers notes how a request to workers fared, where servers are a cluster: who asks nobody else notices by them that its server is cut
-// off.
+// off. One that was refused may not have reached any.
 func (c *Conn) askedWorkers(what string, since time.Time, err error) {
 	f, ok := c.js.(followed)
 	if !ok || c.nc.ConnectedClusterName() == "" {

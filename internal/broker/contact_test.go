@@ -1,10 +1,12 @@
 package broker
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -51,7 +53,7 @@ func TestProbes_EndWithWhatIsRead(t *testing.T) {
 	}
 	probed := func() (at []string) {
 		for turn := range c.contact.probes {
-			at = append(at, c.contact.next(turn).at)
+			at = append(at, c.contact.next(turn).what)
 		}
 		return at
 	}
@@ -68,6 +70,59 @@ func TestProbes_EndWithWhatIsRead(t *testing.T) {
 	}
 	calls.close()
 	if left := c.contact.next(7); left != nil {
-		t.Errorf("%s is probed, and nobody reads it", left.at)
+		t.Errorf("%s is probed, and nobody reads it", left.what)
+	}
+}
+
+// A server that has lost all others says so, and the client forgets those that it was told of. It is given them again: those of which it was
+// told lately, with who one is; over TLS no address, of which it is forgotten whose name is in its certificate.
+func TestRestoreServers_KnowsThoseThatItWasTold(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string][]string{
+		"nats://who:word@given:4222": {"nats://who:word@given:4222", "nats://who:word@n2.example:4222", "nats://who:word@10.0.0.3:4222"},
+		"tls://given:4222":           {"tls://given:4222", "tls://n2.example:4222"},
+	} {
+		c := provisioned(t)
+		if err := c.nc.SetServerPool([]string{given}); err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now()
+		c.contact.servers = map[string]time.Time{"given:4222": now, "n2.example:4222": now, "10.0.0.3:4222": now, "gone:4222": now.Add(-11 * time.Minute)}
+		c.rememberServers()
+		for range 2 { // once is enough
+			c.restoreServers()
+		}
+		var got []string
+		for _, s := range c.nc.ServerPool() {
+			got = append(got, s.URL.String())
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("given %s (-want +got):\n%s", given, diff)
+		}
+	}
+}
+
+// The server that was left may have another name, and be reached again by it.
+func TestReconnected_LeavesAServerByAnotherName(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	reconnects := func() uint64 { return c.nc.Stats().Reconnects }
+	again := c.nc.StatusChanged(nats.CONNECTED)
+	defer c.nc.RemoveStatusListener(again)
+	c.contact.mu.Lock()
+	c.contact.left, c.contact.names = c.nc.ConnectedServerId(), 2
+	c.contact.mu.Unlock()
+	c.forceReconnect()
+	for want := range uint64(3) { // by the first name, and by both others
+		<-again
+		t.Logf("reconnect %d of %d", want+1, reconnects())
+	}
+	if err := c.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if got := reconnects(); got != 3 {
+		t.Errorf("it connected %d times, want 3", got)
 	}
 }

@@ -131,24 +131,25 @@ func (c *Conn) TellOutage(ctx context.Context, key string, d time.Duration) erro
 	return c.keepLast(ctx, c.leaseSubject(outageLease(key)), body, d)
 }
 
-// Outage is for how much longer nobody is to ask a model, as workers were last told; 0 is that they may, or that one just does.
-func (c *Conn) Outage(ctx context.Context, key string) (time.Duration, error) {
+// Outage is for how much longer nobody is to ask a model, as workers were last told; 0 is that they may. asking says that one has the right to
+// ask just now.
+func (c *Conn) Outage(ctx context.Context, key string) (left time.Duration, asking bool, err error) {
 	m, err := c.Last(ctx, c.leaseSubject(outageLease(key)))
 	if errors.Is(err, ErrNotStored) {
-		return 0, nil
+		return 0, false, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("look whether %s is away: %w", key, err)
+		return 0, false, fmt.Errorf("look whether %s is away: %w", key, err)
+	}
+	if len(m.Data) == 0 { // it is the lease itself
+		return 0, true, nil
 	}
 	var told outage
-	if len(m.Data) == 0 { // it is the lease itself
-		return 0, nil
-	}
 	if err := json.Unmarshal(m.Data, &told); err != nil {
-		return 0, fmt.Errorf("look whether %s is away: %w", key, err)
+		return 0, false, fmt.Errorf("look whether %s is away: %w", key, err)
 	}
-	left := min(m.At+told.For-c.Now(), told.For) // servers' clocks may differ
-	return time.Duration(max(left, 0)) * time.Millisecond, nil
+	rest := min(m.At+told.For-c.Now(), told.For) // servers' clocks may differ
+	return time.Duration(max(rest, 0)) * time.Millisecond, false, nil
 }
 
 // OutageSubjects are those on which workers tell each other of models that are away.

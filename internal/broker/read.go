@@ -79,7 +79,7 @@ func (c *Conn) answerRead(subject string, request []byte) (Answer, error) {
 	defer cancel()
 	layout, err := c.Layout(ctx)
 	if err != nil {
-		return nil, err
+		return nil, unread(stream, err)
 	}
 	if layout.Partitions() > 1 && c.isDivided(stream) {
 		return page{partitions: layout.Partitions()}.send, nil
@@ -95,16 +95,24 @@ func (c *Conn) answerRead(subject string, request []byte) (Answer, error) {
 			return p.send, nil
 		}
 		if err != nil {
-			return nil, err
+			return nil, unread(stream, err)
 		}
 		p.messages, size, next = append(p.messages, m), size+len(m.Data), m.Sequence+1
 	}
 	s, err := c.look(ctx, stream)
 	if err != nil {
-		return nil, err
+		return nil, unread(stream, err)
 	}
 	p.stream = bounds(s)
 	return p.send, nil
+}
+
+// unread says to who asked why a stream was not read.
+func unread(stream string, err error) error {
+	if !leader.Unanswered(err) {
+		return err
+	}
+	return sdk.Errorf(sdk.CodeUnavailable, "stream %s cannot be read now, because nobody answers who leads it; try again", stream).WithCause(err)
 }
 
 // readable reports whether workers read a stream to others, and whether a filter is one.
@@ -177,6 +185,8 @@ func (c *Conn) askForPage(ctx context.Context, subject string, from uint64) (pag
 		return page{}, fmt.Errorf("ask %s: %w", subject, err)
 	}
 	defer func() { _ = subscription.Unsubscribe() }() // the connection is gone, and the subscription with it
+	again := c.nc.StatusChanged(nats.CONNECTED)
+	defer c.nc.RemoveStatusListener(again)
 	if err := c.nc.PublishRequest(subject, inbox, body); err != nil {
 		return page{}, fmt.Errorf("ask %s: %w", subject, err)
 	}
@@ -190,14 +200,25 @@ func (c *Conn) askForPage(ctx context.Context, subject string, from uint64) (pag
 			if done || err != nil {
 				return p, err
 			}
+		case <-again: // an answer may have been lost between two connections
+			return p.cutOff(sdk.Errorf(sdk.CodeUnavailable, "the connection to NATS was made anew before the answer on %s; try again", subject))
 		case <-ctx.Done():
-			if err := explain(ctx.Err()); len(p.messages) == 0 || !errors.Is(err, context.DeadlineExceeded) {
-				return p, late(subject, err)
+			err := explain(ctx.Err())
+			if errors.Is(err, context.DeadlineExceeded) {
+				return p.cutOff(late(subject, err))
 			}
-			p.more = true
-			return p, nil
+			return p, late(subject, err)
 		}
 	}
+}
+
+// cutOff is what has come of an answer that does not go on: its beginning, if there is one, or the error.
+func (p page) cutOff(err error) (page, error) {
+	if len(p.messages) == 0 {
+		return p, err
+	}
+	p.more = true
+	return p, nil
 }
 
 // late says that a request was not answered in time.

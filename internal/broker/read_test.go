@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/sdk"
 )
@@ -80,6 +81,41 @@ func TestAsk_WhoIsTooSlowIsNamed(t *testing.T) {
 	}
 	if _, err := c.page(ctx, ZoneOut, "agentd.out.>", 1); !isCode(err, sdk.CodeUnavailable) {
 		t.Errorf("workers that do not answer: %v", err)
+	}
+}
+
+// An answer may be lost between two connections: who waits for it asks again over the new one, and not when its time is up.
+func TestPage_IsNotWaitedForOverAnotherConnection(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	subject := c.subjects.Read("AGENTD_OUT", "agentd.out.>")
+	stop, err := c.subscribe(subject, func(*nats.Msg) {
+		if err := c.nc.ForceReconnect(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.page(testContext(t), ZoneOut, "agentd.out.>", 1)
+	if !isCode(err, sdk.CodeUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it ended with %v", err)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Who asks a worker that finds nobody who leads the stream is told so, and that it may try again.
+func TestUnread_SaysThatNobodyLeads(t *testing.T) {
+	t.Parallel()
+	for _, cause := range []error{context.DeadlineExceeded, nats.ErrNoResponders, nats.ErrTimeout, &jetstream.APIError{ErrorCode: 10008}} {
+		if err := unread("AGENTD_OUT", fmt.Errorf("read: %w", cause)); !isCode(err, sdk.CodeUnavailable) || !errors.Is(err, cause) {
+			t.Errorf("of %v it says %v", cause, err)
+		}
+	}
+	if err := unread("AGENTD_OUT", jetstream.ErrMsgNotFound); isCode(err, sdk.CodeUnavailable) {
+		t.Errorf("of a message that is not there it says %v", err)
 	}
 }
 

@@ -40,6 +40,8 @@ type outages struct {
 	mu sync.Mutex
 	// away are the models that cannot be asked, by key.
 	away map[string]absence
+	// vain is how often each model was asked in vain since it last answered, by key.
+	vain map[string]int
 	// answered are the models that came back lately, by key, with when.
 	answered map[string]time.Time
 	// waking are the keys whose parked runs are being unparked here.
@@ -86,7 +88,7 @@ func (a absence) atLeast(at time.Time, d time.Duration) absence {
 
 func newOutages(conn *broker.Conn, logger *slog.Logger) *outages {
 	return &outages{
-		conn: conn, logger: logger, away: map[string]absence{}, answered: map[string]time.Time{}, waking: map[string]bool{},
+		conn: conn, logger: logger, away: map[string]absence{}, vain: map[string]int{}, answered: map[string]time.Time{}, waking: map[string]bool{},
 		looked: map[string]bool{}, scouting: map[string]*scouting{}, going: map[string]time.Time{},
 	}
 }
@@ -121,13 +123,14 @@ func (o *outages) heard(key string, d time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if d > 0 {
-		o.lost(key)
+		o.lost(key, time.Now())
 		o.away[key] = absence{lasts: o.away[key].lasts}.atLeast(time.Now(), d)
 		delete(o.answered, key)
 		o.scouts(key)
 		return
 	}
 	delete(o.away, key)
+	delete(o.vain, key)
 	o.answered[key], o.looked[key] = time.Now(), true
 	o.scouting[key].begin()
 	if !o.waking[key] {
@@ -167,8 +170,8 @@ func (o *outages) Away(key string, after time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.answered, key)
-	o.lost(key)
 	at := time.Now()
+	o.lost(key, at)
 	absent := o.away[key].failed(at, after)
 	if absent == o.away[key] {
 		return
@@ -177,10 +180,15 @@ func (o *outages) Away(key string, after time.Duration) {
 	o.do(func(ctx context.Context) { o.tell(ctx, key, absent.until.Sub(at)) })
 }
 
-// lost notes that a model is away, if that is news. The caller has the lock.
-func (o *outages) lost(key string) {
-	if _, away := o.away[key]; !away {
+// lost notes that a model was asked in vain at a time, which several may have done at once. The caller has the lock.
+func (o *outages) lost(key string, at time.Time) {
+	known, away := o.away[key]
+	if !away {
+		delete(o.vain, key)
 		o.scouting[key].begin()
+	}
+	if !at.Before(known.until) {
+		o.vain[key]++
 	}
 }
 

@@ -149,12 +149,32 @@ func TestOutages_OneWorkerSends(t *testing.T) {
 	conns, known := someWorkers(t, 2)
 	runsWait(t, conns[0], 2)
 	for i := range known {
-		if waits, err := known[i].send(t.Context(), outageKey, time.Minute); err != nil || !waits {
-			t.Errorf("worker %d finds runs that wait: %t, %v", i, waits, err)
+		waits, sent, err := known[i].send(t.Context(), outageKey, time.Minute)
+		if err != nil || !waits || sent != (i == 0) {
+			t.Errorf("worker %d finds runs that wait: %t, and sends one: %t, %v", i, waits, sent, err)
 		}
 	}
 	if runs := sent(t, conns[0]); len(runs) != 1 || runs[0] != wire.NewRunKey("0").Token {
 		t.Errorf("%q were sent, want the run that was parked first", runs)
+	}
+}
+
+// None is sent while one is asking: it could not ask, and would be parked again.
+func TestOutages_NobodyIsSentWhileOneAsks(t *testing.T) {
+	t.Parallel()
+	conns, known := someWorkers(t, 1)
+	runsWait(t, conns[0], 1)
+	if mine, err := conns[0].AskAway(t.Context(), outageKey, probeTime); err != nil || !mine {
+		t.Fatalf("the right to ask: %t, %v", mine, err)
+	}
+	if waits, sent, err := known[0].send(t.Context(), outageKey, time.Second); err != nil || !waits || sent {
+		t.Errorf("a run waits: %t, and is sent: %t, %v", waits, sent, err)
+	}
+	if err := conns[0].TellOutage(t.Context(), outageKey, 0); err != nil { // who asked has its answer
+		t.Fatal(err)
+	}
+	if waits, sent, err := known[0].send(t.Context(), outageKey, time.Second); err != nil || !waits || !sent {
+		t.Errorf("a run waits: %t, and is sent: %t, %v", waits, sent, err)
 	}
 }
 
@@ -258,18 +278,27 @@ func TestSends_BecomeRare(t *testing.T) {
 	s := &scouting{anew: make(chan struct{}, 1)}
 	o := newOutages(nil, slog.New(slog.DiscardHandler))
 	o.scouting[outageKey] = s
+	over := func() { o.away[outageKey] = absence{until: time.Now().Add(-time.Second), lasts: time.Second} }
 	for _, step := range []struct {
-		name string
-		take func()
-		anew bool
+		name  string
+		take  func()
+		anew  bool
+		pause time.Duration
 	}{
-		{"the model goes away", func() { o.Away(outageKey, 0) }, true},
-		{"it is known to be away", func() { o.heard(outageKey, time.Minute) }, false},
-		{"it answers", func() { o.heard(outageKey, 0) }, true},
-		{"another worker misses it", func() { o.heard(outageKey, time.Minute) }, true},
-		{"so does this one", func() { o.Away(outageKey, 0) }, false},
+		{"the model goes away", func() { o.Away(outageKey, 0) }, true, time.Second},
+		{"another worker has asked it at the same time", func() { o.heard(outageKey, time.Minute) }, false, time.Second},
+		{"it is asked again, in vain", func() { over(); o.Away(outageKey, 0) }, false, 2 * time.Second},
+		{"others hear that", func() { o.heard(outageKey, 2*time.Second) }, false, 2 * time.Second},
+		{"another worker asks it, in vain", func() { over(); o.heard(outageKey, 4*time.Second) }, false, 4 * time.Second},
+		{"nobody sends runs any more, and then somebody does", func() { over(); delete(o.scouting, outageKey); o.scouting[outageKey] = s; o.Away(outageKey, 0) }, false, 8 * time.Second},
+		{"it answers", func() { o.heard(outageKey, 0) }, true, time.Second},
+		{"another worker misses it", func() { o.heard(outageKey, time.Minute) }, true, time.Second},
+		{"so does this one", func() { o.Away(outageKey, 0) }, false, time.Second},
 	} {
 		step.take()
+		if got := o.pause(outageKey); got != step.pause {
+			t.Errorf("%s: the next run is sent after %s, want %s", step.name, got, step.pause)
+		}
 		select {
 		case <-s.anew:
 			if !step.anew {

@@ -11,6 +11,9 @@ import (
 // entries more in the journal of some run, so they become rare in a long outage.
 var sends = retry.Pauses{First: firstProbe, Longest: 5 * time.Minute}
 
+// looks are how often it is looked whether a run may be sent, while others send and ask.
+var looks = retry.Pauses{First: firstProbe, Longest: probeTime}
+
 // lapsed is how long after the end of a lease it is surely gone.
 const lapsed = 300 * time.Millisecond
 
@@ -48,28 +51,34 @@ func (o *outages) scouts(key string) {
 // scout has runs that wait for a model ask it, one at a time, when nobody is kept from asking any more: where all of them wait, nobody else asks
 // before the time of one has come (ADR 39). It ends when none waits.
 func (o *outages) scout(ctx context.Context, key string, s *scouting) {
-	for n := 1; ctx.Err() == nil; {
+	for others := 0; ctx.Err() == nil; {
 		known := o.beforeLooking(key, s)
 		if left := time.Until(known.until); left > 0 {
-			if s.rest(ctx, left) {
-				n = 1
-			}
+			s.rest(ctx, left)
 			continue // somebody may have asked meanwhile
 		}
-		pause := sends.Nth(n)
-		switch waits, err := o.send(ctx, key, pause); {
+		pause := o.pause(key)
+		waits, sent, err := o.send(ctx, key, pause)
+		switch {
 		case err != nil && ctx.Err() == nil:
 			o.logger.WarnContext(ctx, "no run is sent to see whether a model answers", "model", key, "error", err)
 		case err == nil && !waits && o.ends(key, s):
 			return
 		}
-		switch anew := s.rest(ctx, pause+lapsed); {
-		case anew:
-			n = 1
-		case o.absence(key) != known: // it was asked in vain; a run that was sent and could not ask counts for nothing
-			n++
+		if others++; sent {
+			others = 0
+		}
+		if s.rest(ctx, max(pause, looks.Nth(others))+lapsed) {
+			others = 0
 		}
 	}
+}
+
+// pause is for how long no other run is sent after one. A run that was sent and could not ask counts for nothing.
+func (o *outages) pause(key string) time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return sends.Nth(max(o.vain[key], 1))
 }
 
 // rest waits for a time, or until an outage is over, or another one begins, which it reports.
@@ -109,18 +118,22 @@ func (o *outages) ends(key string, s *scouting) bool {
 	return !s.more
 }
 
-// send has the run tried that was parked longest ago, unless one was sent within pause, by whatever worker. It reports whether any run waits.
-func (o *outages) send(ctx context.Context, key string, pause time.Duration) (waits bool, err error) {
+// send has the run tried that was parked longest ago, unless one was sent within pause, by whatever worker, or one is asking just now. It reports
+// whether any run waits, and whether it has sent it.
+func (o *outages) send(ctx context.Context, key string, pause time.Duration) (waits, sent bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, hintTimeout)
 	defer cancel()
 	run, waits, err := o.conn.FirstParked(ctx, key)
 	if err != nil || !waits {
-		return false, err
+		return false, false, err
+	}
+	if _, asking, err := o.conn.Outage(ctx, key); err != nil || asking {
+		return true, false, err
 	}
 	if mine, err := o.conn.Lease(ctx, scoutLease+key, pause); err != nil || !mine {
-		return true, err
+		return true, false, err
 	}
-	return true, o.conn.Unpark(ctx, key, run)
+	return true, true, o.conn.Unpark(ctx, key, run)
 }
 
 // scoutLease begins the name of the lease of who has sent a run to ask a model.
@@ -148,5 +161,6 @@ func (o *outages) learn(ctx context.Context, keys []string) {
 func (o *outages) told(ctx context.Context, key string) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, hintTimeout)
 	defer cancel()
-	return o.conn.Outage(ctx, key)
+	left, _, err := o.conn.Outage(ctx, key)
+	return left, err
 }

@@ -140,7 +140,7 @@ func TestCutOff_DesksLeave(t *testing.T) {
 	n := s.leads(broker.ZoneStart)
 	_, c := s.at(n)
 	s.within(c, "before", quiet)
-	desk := s.connect(n.URL())
+	desk := s.connectTo(n)
 	calls, caughtUp := make(chan string, 100), make(chan struct{})
 	ctx, stop := context.WithCancel(t.Context())
 	followed := make(chan error, 1)
@@ -169,6 +169,19 @@ func TestCutOff_DesksLeave(t *testing.T) {
 	check(t, s.Ready(t.Context()))
 }
 
+// connectTo connects to a server by a list of all: it knows the others also when that one has lost them.
+func (s *system) connectTo(n *cluster.Node) *broker.Conn {
+	var urls []string
+	for _, node := range s.Nodes {
+		urls = append(urls, node.URL())
+	}
+	for {
+		if conn := s.connect(strings.Join(urls, ",")); serverOf(conn) == n.Name {
+			return conn
+		}
+	}
+}
+
 // reader reads the init events that there are.
 type reader struct {
 	*system
@@ -179,7 +192,7 @@ type reader struct {
 }
 
 func (s *system) reader(n *cluster.Node) *reader {
-	r := &reader{system: s, conn: s.connect(n.URL()), read: make(chan string), done: make(chan error, 1)}
+	r := &reader{system: s, conn: s.connectTo(n), read: make(chan string), done: make(chan error, 1)}
 	var ctx context.Context
 	ctx, r.stop = context.WithCancel(s.t.Context())
 	go func() {

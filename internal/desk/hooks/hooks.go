@@ -72,13 +72,16 @@ const (
 	longestBackoff = 5 * time.Minute
 	// slots is how many requests a hook gets at once.
 	slots = 4
-	// behind is how long a delivery waits for the desk to read as far.
-	behind = 100 * time.Millisecond
+	// afterDue is how much later than a reminder is due its call comes again: never before it is.
+	afterDue = 100 * time.Millisecond
 	// mostFailed is of how many calls it is remembered how often the hook could not be told.
 	mostFailed = 10_000
 	// maxAnswer is how much of a response is read, so that its connection can be used again.
 	maxAnswer = 16 << 10
 )
+
+// behind is how long a delivery waits for the desk to read as far. It may be away for long, as when it reaches no worker.
+var behind = retry.Pauses{First: 100 * time.Millisecond, Longest: 2 * time.Second}
 
 // Run tells the hooks until ctx ends.
 func Run(ctx context.Context, o Options) {
@@ -127,15 +130,15 @@ func (t *teller) handle(ctx context.Context, d broker.Delivery) {
 	var err error
 	told, next, failure := t.tell(ctx, d)
 	pause := t.noted(d, told, failure)
+	if failure != nil {
+		t.Logger.Warn("webhook could not be told; trying again", "webhook", t.hook.place(), "delay", pause, "error", failure)
+	}
 	switch {
 	case told && next > 0:
-		err = d.Nak(max(time.Until(time.UnixMilli(next)), 0) + behind) // never before it is due
+		err = d.Nak(max(time.Until(time.UnixMilli(next)), 0) + afterDue)
 	case told:
 		err = d.Ack()
-	case failure == nil:
-		err = d.Nak(behind)
 	default:
-		t.Logger.Warn("webhook could not be told; trying again", "webhook", t.hook.place(), "delay", pause, "error", failure)
 		err = d.Nak(pause)
 	}
 	if err != nil {
@@ -143,7 +146,8 @@ func (t *teller) handle(ctx context.Context, d broker.Delivery) {
 	}
 }
 
-// noted notes what came of a delivery, and returns for how long the hook is left alone with a call that it could not be told of.
+// noted notes what came of a delivery, and returns for how long the hook is left alone with a call that it was not told of: because it could not
+// be, or because the desk is behind.
 func (t *teller) noted(d broker.Delivery, told bool, failure error) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,8 +155,11 @@ func (t *teller) noted(d broker.Delivery, told bool, failure error) time.Duratio
 	if told {
 		delete(t.failed, at)
 	}
-	if failure == nil {
+	switch {
+	case told:
 		return 0
+	case failure == nil:
+		return behind.Nth(d.Delivered())
 	}
 	if len(t.failed) >= mostFailed { // those of runs that ended meanwhile never come back
 		clear(t.failed)

@@ -19,8 +19,8 @@ func (d delivery) Stream() string   { return "AGENTD_OUT" }
 func (d delivery) Sequence() uint64 { return d.sequence }
 func (d delivery) Delivered() int   { return d.delivered }
 
-// Each failure in a row doubles the pause before the next try, for each request by itself. Deliveries that were given back because the desk was
-// behind are no failures.
+// Each failure in a row doubles the pause before the next try, for each request by itself. Deliveries that are given back because the desk is
+// behind are no failures: they come again soon, and less and less often while it stays behind.
 func TestNoted_PausesDoubleWithEachFailureInARow(t *testing.T) {
 	t.Parallel()
 	away := errors.New("nobody answers")
@@ -31,10 +31,11 @@ func TestNoted_PausesDoubleWithEachFailureInARow(t *testing.T) {
 		failure  error
 		want     time.Duration
 	}{
-		{delivery{sequence: 7, delivered: 1}, false, nil, 0}, // the desk is behind
+		{delivery{sequence: 7, delivered: 1}, false, nil, 100 * time.Millisecond}, // the desk is behind
+		{delivery{sequence: 7, delivered: 3}, false, nil, 400 * time.Millisecond},
 		{delivery{sequence: 7, delivered: 40}, false, away, time.Second},
 		{delivery{sequence: 7, delivered: 41}, false, away, 2 * time.Second},
-		{delivery{sequence: 7, delivered: 42}, false, nil, 0},
+		{delivery{sequence: 7, delivered: 42}, false, nil, 2 * time.Second},
 		{delivery{sequence: 8, delivered: 1}, false, away, time.Second},
 		{delivery{sequence: 7, delivered: 43}, false, away, 4 * time.Second},
 		{delivery{sequence: 7, delivered: 44}, true, nil, 0},
