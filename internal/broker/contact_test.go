@@ -108,21 +108,24 @@ func TestRestoreServers_KnowsThoseThatItWasTold(t *testing.T) {
 func TestReconnected_LeavesAServerByAnotherName(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
-	reconnects := func() uint64 { return c.nc.Stats().Reconnects }
 	again := c.nc.StatusChanged(nats.CONNECTED)
 	defer c.nc.RemoveStatusListener(again)
 	c.contact.mu.Lock()
 	c.contact.left, c.contact.names = c.nc.ConnectedServerId(), 2
 	c.contact.mu.Unlock()
 	c.forceReconnect()
-	for want := range uint64(3) { // by the first name, and by both others
-		<-again
-		t.Logf("reconnect %d of %d", want+1, reconnects())
+	ctx := testContext(t)
+	for n := range 3 { // by the first name, and by both others
+		select {
+		case <-again:
+		case <-ctx.Done():
+			t.Fatalf("it was left %d times, want 3", n)
+		}
 	}
 	if err := c.nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if got := reconnects(); got != 3 {
+	if got := c.nc.Stats().Reconnects; got != 3 {
 		t.Errorf("it connected %d times, want 3", got)
 	}
 }
