@@ -278,7 +278,9 @@ func (c *Conn) restoreServers() {
 	encrypted := err == nil || model.Scheme == "tls" || model.Scheme == "wss"
 	c.contact.mu.Lock()
 	for host := range c.contact.servers {
-		if model.Host = host; !known[host] && !(encrypted && net.ParseIP(model.Hostname()) != nil) {
+		model.Host = host
+		nameless := encrypted && net.ParseIP(model.Hostname()) != nil
+		if !known[host] && !nameless {
 			urls = append(urls, model.String())
 		}
 	}
