@@ -52,8 +52,7 @@ func (o *outages) scouts(key string) {
 // before the time of one has come (ADR 39). It ends when none waits.
 func (o *outages) scout(ctx context.Context, key string, s *scouting) {
 	for others := 0; ctx.Err() == nil; {
-		known := o.beforeLooking(key, s)
-		if left := time.Until(known.until); left > 0 {
+		if left := time.Until(o.beforeLooking(key, s).until); left > 0 {
 			s.rest(ctx, left)
 			continue // somebody may have asked meanwhile
 		}
