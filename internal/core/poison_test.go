@@ -63,3 +63,18 @@ func TestTakenOver_ProgressClearsTheRun(t *testing.T) {
 		t.Errorf("after it got on the driver is %+v", d)
 	}
 }
+
+// Who takes the run from itself, because it did not know that it had it, has not died.
+func TestTakenOver_FromItselfCountsNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(newSpec(inline("add", false)))
+	mustStep(t, r, r.deliver("init-1", started("order 7", "hello")))
+	mustStep(t, r, r.redelivery())
+	r.alone = true
+	for range 10 {
+		mustStep(t, r, r.drive(core.TakenOver{}))
+	}
+	if d := r.state.Driver; d.Takeovers != 1 || d.Deaths != 0 {
+		t.Errorf("the driver is %+v, want one takeover", d)
+	}
+}

@@ -185,10 +185,10 @@ func (t *transition) takenOver() error {
 }
 
 // takeFrom takes the run from a driver that died, and ends it when too many died in a row that were alone with it: whatever
-// kills them would kill the next.
+// kills them would kill the next. One that takes it from itself did not know that it had it.
 func (t *transition) takeFrom(former *Driver) error {
 	takeovers, deaths := former.Takeovers, former.Deaths
-	if former.Owner != "" {
+	if former.Owner != "" && former.Owner != t.in.Owner {
 		takeovers++
 		if former.Alone {
 			deaths++

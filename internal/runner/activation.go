@@ -42,8 +42,8 @@ type activation struct {
 	overtaken bool
 	// entries are the first ones of the journal, as far as they were needed.
 	entries []*core.Entry
-	// wrote says that the activation has written to the journal.
-	wrote bool
+	// wrote says that the activation has written to the journal, and unsure that the store may have written what it did not confirm.
+	wrote, unsure bool
 	// pass is its place at the gate; alone says that it is alone inside, beside that it could not be where it should have been.
 	pass          *pass
 	alone, beside bool
@@ -129,10 +129,27 @@ func (a *activation) consequence(ctx context.Context) (core.Change, *Verdict, er
 		return core.Change{}, &v, err
 	}
 	a.progress()
+	if lost, err := a.displaced(ctx); lost || err != nil {
+		return core.Change{}, &Verdict{Settlement: Leave}, err
+	}
 	if a.covered() && a.head.Driver.Takeovers > 0 && !a.heldBack {
 		return core.Change{}, nil, errHeldBack
 	}
 	return a.absorb(ctx)
+}
+
+// displaced reports whether the activation had the run without knowing it, because the store did not confirm that, and another delivery of
+// its message has taken it since. It leaves it to that one: both would take it from each other again and again, and each time would count as
+// a death.
+func (a *activation) displaced(ctx context.Context) (bool, error) {
+	if !a.unsure || !a.covered() || a.head.Driver.Owner == "" || a.head.Driver.Owner == a.owner {
+		return false, nil
+	}
+	entries, _, err := a.readAfter(ctx, a.key, point{})
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(entries, func(e *core.Entry) bool { return e.Head.Driver != nil && e.Head.Driver.Owner == a.owner }), nil
 }
 
 // absorbed carries out what follows from the message, now that the run has it.

@@ -40,8 +40,11 @@ func (a *activation) appendEntry(ctx context.Context, at point, change core.Chan
 	var v Version
 	err = appending.Do(ctx, a.Env.Sleep, func() (err error) {
 		a.known = a.Env.Now()
-		if v, err = a.Store.Append(ctx, a.key, at.Version, next); errors.Is(err, ErrAmbiguous) && !a.blind {
-			return err
+		v, err = a.Store.Append(ctx, a.key, at.Version, next)
+		if errors.Is(err, ErrAmbiguous) {
+			if a.unsure = true; !a.blind {
+				return err
+			}
 		}
 		return retry.Final(err)
 	})

@@ -12,6 +12,7 @@ import (
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/internal/state/memory"
+	"agentd/sdk"
 	"agentd/sdk/wire"
 )
 
@@ -97,5 +98,43 @@ func TestCommit_MakesNoCallThatAnEndHasClosed(t *testing.T) {
 	}
 	if len(calls) != 1 || !slices.Contains(kinds, core.KindRetried) {
 		t.Errorf("made were the calls %v, in a run of %v; want one, of the run that was taken up again", calls, kinds)
+	}
+}
+
+// dying is a model that is asked by a worker that ends then.
+type dying struct{ end context.CancelFunc }
+
+func (d dying) Generate(ctx context.Context, _ sdk.ModelRequest, _ func(sdk.Delta)) (sdk.ModelReply, error) {
+	d.end()
+	return sdk.ModelReply{}, ctx.Err()
+}
+
+// A driver's first entry is written without its knowledge; before it learns of that, another delivery of its message has taken the run. The
+// first does not take it back: with a store that says seldom what it has written, both would do so until the run counts as poison.
+func TestAttempt_LeavesTheRunToWhoTookItSince(t *testing.T) {
+	t.Parallel()
+	store := &unsure{Store: memory.New(), rev: 1}
+	issued := &atomic.Int64{}
+	worker := func(kept runner.Store, model sdk.Provider) *runner.Runner {
+		agent := newDesk(10, "lookup").agent()
+		agent.Model = model
+		return runner.New(runner.Options{
+			Store: kept, Publisher: nowhere{}, Env: still{issued}, Catalog: only{agent},
+			Subjects: wire.DefaultSubjects(), Logger: slog.New(slog.DiscardHandler),
+		})
+	}
+	store.meanwhile = func() {
+		ctx, end := context.WithCancel(t.Context())
+		defer end()
+		worker(store.Store, dying{end}).Process(ctx, begun(2))
+	}
+	first := worker(store, nil)
+	if v := first.Process(t.Context(), begun(1)); v.Settlement != runner.Leave {
+		t.Errorf("the first delivery is settled with %+v, want it left to the second", v)
+	}
+	entries := journal(t, first, "order 7")
+	last := entries[len(entries)-1]
+	if len(entries) != 2 || last.Kind != core.KindTakenOver || last.Head.Driver.Takeovers != 1 {
+		t.Errorf("the journal has %d entries, the last is %s by %+v; want the second delivery's after the first's", len(entries), last.Kind, last.Head.Driver)
 	}
 }

@@ -124,6 +124,8 @@ var ofRuns = []mutant{
 		return err`), simulator},
 	{"a redelivered driving message is a duplicate", around(act+"covered", "return false"), simulator},
 	{"workers die on a run for ever", condition(step+"takeFrom", "MaxDeaths", "false"), simulator},
+	{"who takes a run from itself has died", condition(step+"takeFrom", "former Owner in", "true"), test{"internal/core", "TestTakenOver_FromItselfCountsNothing"}},
+	{"a run is taken back from who took it since", around(act+"displaced", "return false, nil"), test{"internal/runner", "TestAttempt_LeavesTheRunToWhoTookItSince"}},
 	{"a run that may kill its worker is driven beside others", condition(act+"suspect", "Suspect", "false"), simulator},
 	{"others come in to a run that is driven alone", condition(runs+"Gate.admit", "g nil", "false"), simulator},
 	{"a run is said to be driven alone before others have left", condition(runs+"Gate.admit", "g inside", "false"), simulator},
