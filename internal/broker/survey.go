@@ -232,35 +232,3 @@ func (c *Conn) Writable(ctx context.Context) error {
 	}
 	return leader.Unwritten(stream, err)
 }
-
-func (c *Conn) leaseSubject(name string) string {
-	return c.subjects.Root() + "." + string(wire.KindTimer) + "." + LeaseToken + "." + name
-}
-
-// LeaseToken follows the kind in a lease's subject, where a timer has its agent.
-const LeaseToken = "lease"
-
-// Lease takes a lease on a name for a time, whole seconds, unless somebody has it. It ends by itself, or with EndLease.
-// The broker keeps the time.
-func (c *Conn) Lease(ctx context.Context, name string, d time.Duration) (bool, error) {
-	subject := c.leaseSubject(name)
-	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
-	defer cancel()
-	stream, err := c.streamFor(ctx, subject)
-	if err == nil {
-		_, err = c.js.PublishMsg(ctx, &nats.Msg{Subject: subject}, jetstream.WithExpectStream(stream),
-			jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithMsgTTL(d))
-	}
-	switch {
-	case err == nil:
-		return true, nil
-	case wrongSequence(err):
-		return false, nil
-	}
-	return false, fmt.Errorf("take lease %s: %w", name, err)
-}
-
-// EndLease ends whoever's lease on a name within a second.
-func (c *Conn) EndLease(ctx context.Context, name string) error {
-	return c.keepLast(ctx, c.leaseSubject(name), nil, shortestTTL)
-}

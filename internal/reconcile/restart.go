@@ -15,9 +15,10 @@ const (
 	forgotten = 2 * time.Hour
 	// refillAgain lies between two looks: who had a message in hand that the server has forgotten may take up its run after the first.
 	refillAgain = soonLost + 5*time.Second
-	// leaseOfRefill and refillLease are the lease on both of them, after the start of one process.
+	// leaseOfRefill and refillLease are the lease on both of them, after the start of one process. What was removed of runs is looked up before
+	// what they miss is published: who has stood still meanwhile must not go on, because more may have been removed since.
 	leaseOfRefill = "refill_"
-	refillLease   = 90 * time.Second
+	refillLease   = 30 * time.Second
 	// seenEvery is how often it is noted that a server is there.
 	seenEvery = time.Hour
 )
@@ -35,7 +36,8 @@ func AfterRestarts(ctx context.Context, o Options) {
 		default: // it is looked anyway
 		}
 	})()
-	refills := refills{Options: o, first: map[string]time.Time{}}
+	refills := refills{Options: o, mine: map[string]*refilling{}}
+	defer refills.giveUp()
 	for {
 		wait := seenEvery
 		if left := refills.look(ctx); left {
@@ -53,9 +55,27 @@ func AfterRestarts(ctx context.Context, o Options) {
 // refills are what AfterRestarts knows.
 type refills struct {
 	Options
-	// server is the process that was looked at last; first are the times of the first passes since, by the token of the agent.
+	// server is the process that was looked at last; mine is what this process refills since, by the token of the agent.
 	server string
-	first  map[string]time.Time
+	mine   map[string]*refilling
+}
+
+// refilling is under way, by who holds its lease. first is when the first pass ended; zero is that it has not.
+type refilling struct {
+	lease *broker.Hold
+	first time.Time
+}
+
+// giveUp leaves what is under way to others.
+func (r *refills) giveUp() {
+	for token := range r.mine {
+		r.drop(token)
+	}
+}
+
+func (r *refills) drop(token string) {
+	r.mine[token].lease.Close()
+	delete(r.mine, token)
 }
 
 // look does what there is to do, and reports whether something may be left.
@@ -65,7 +85,7 @@ func (r *refills) look(ctx context.Context) (left bool) {
 		return false
 	}
 	if server != r.server {
-		clear(r.first)
+		r.giveUp()
 		r.server = server
 	}
 	for _, f := range r.all() {
@@ -113,16 +133,23 @@ func (r *refills) refill(ctx context.Context, f refillable) (done bool, err erro
 		}
 		return err == nil, err
 	}
-	first, again := r.first[f.token]
-	if again && time.Since(first) < refillAgain {
+	mine, err := r.take(ctx, f.token)
+	if err != nil || mine == nil {
+		return false, err
+	}
+	again := !mine.first.IsZero()
+	if again && time.Since(mine.first) < refillAgain {
 		return false, nil
 	}
-	if !again {
-		if mine, err := r.Conn.Lease(ctx, leaseOfRefill+r.server+"_"+f.token, refillLease); err != nil || !mine {
-			return false, err
-		}
+	held, end := mine.lease.While(ctx)
+	defer end()
+	report, err := f.refill(held, since(seen, newPass(r.Options).now))
+	if err == nil && again {
+		err = r.Conn.NoteRefilled(held, f.token, r.server)
 	}
-	report, err := f.refill(ctx, since(seen, newPass(r.Options).now))
+	if lost := context.Cause(held); lost != nil {
+		err = lost // or it may be
+	}
 	if err != nil {
 		return false, err
 	}
@@ -130,10 +157,29 @@ func (r *refills) refill(ctx context.Context, f refillable) (done bool, err erro
 		r.Logger.Info("the server was started again; what runs have lately had published is there", "agent", f.name, "runs", report.Runs)
 	}
 	if !again {
-		r.first[f.token] = time.Now()
+		mine.first = time.Now()
 		return false, nil
 	}
-	return true, r.Conn.NoteRefilled(ctx, f.token, r.server)
+	r.drop(f.token)
+	return true, nil
+}
+
+// take is what this process refills for an agent; nil is that another does.
+func (r *refills) take(ctx context.Context, token string) (*refilling, error) {
+	mine := r.mine[token]
+	if mine != nil && mine.lease.Lost() {
+		r.drop(token)
+		mine = nil
+	}
+	if mine == nil {
+		lease, err := r.Conn.Hold(ctx, leaseOfRefill+r.server+"_"+token, refillLease)
+		if err != nil || lease == nil {
+			return nil, err
+		}
+		mine = &refilling{lease: lease}
+		r.mine[token] = mine
+	}
+	return mine, nil
 }
 
 // since is from when on entries are looked at whose events the server may have forgotten: it was there when it was last seen.

@@ -2,6 +2,7 @@ package reconcile_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -18,6 +19,8 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/reconcile"
+	"agentd/internal/runner"
+	"agentd/internal/state"
 	"agentd/sdk"
 	"agentd/sdk/service"
 	"agentd/sdk/wire"
@@ -269,6 +272,61 @@ func TestAfterRestarts_WorkerWasNotThere(t *testing.T) {
 	r.interval = time.Hour // its passes come much later
 	r.work()
 	r.await("the call is made again", func() bool { return r.messages(broker.ZoneOut, wire.KindOut)[call] == 1 })
+}
+
+// standing is a store whose readers stand still until they are told to stop.
+type standing struct {
+	state.Store
+	began   chan context.Context
+	stopped chan error
+}
+
+func (s standing) Runs(ctx context.Context, _ string, _ int) ([]runner.StoredRun, string, error) {
+	s.began <- ctx
+	<-ctx.Done()
+	s.stopped <- context.Cause(ctx)
+	return nil, "", nil
+}
+
+// Who refills and does not have the lease any more stops: another one does it, and what ended long ago may be removed when that one is done.
+// It begins anew when it has the lease again.
+func TestAfterRestarts_WithoutTheLeaseItStops(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.stop()
+	lease := "refill_" + r.conn.Server() + "_desk"
+	r.check("end the lease of the worker that was there", r.conn.EndLease(r.context(), lease))
+	o := r.options()
+	store := standing{o.Store, make(chan context.Context, 10), make(chan error, 10)}
+	o.Agents, o.Refuse, o.Store = o.Agents[:1], nil, store
+	ctx, stop := context.WithCancel(r.context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		reconcile.AfterRestarts(ctx, o)
+	}()
+	begins := func() {
+		t.Helper()
+		select {
+		case held := <-store.began:
+			if held.Err() != nil {
+				t.Fatal("it begins without the lease")
+			}
+		case <-ended:
+			t.Fatal("it does not begin")
+		}
+	}
+	begins()
+	r.check("take the lease away", r.conn.EndLease(r.context(), lease))
+	if err := <-store.stopped; !errors.Is(err, broker.ErrLeaseLost) {
+		t.Errorf("who has lost the lease stops because of %v", err)
+	}
+	begins()
+	if noted, err := r.conn.Refilled(r.context(), "desk"); err != nil || noted.Server == r.conn.Server() {
+		t.Errorf("it is noted that streams are refilled: %+v, %v", noted, err)
+	}
+	stop()
+	<-ended
 }
 
 // What was told whoever started a run of an agent that nobody serves is told again when the server has forgotten it; what it has not forgotten,

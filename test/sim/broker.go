@@ -86,7 +86,7 @@ type timer struct {
 func newBroker(s *simulation) *fakeBroker {
 	return &fakeBroker{
 		simulation: s, sequences: map[string]uint64{}, bySubject: map[string][]byte{}, calls: map[wire.RunKey][]string{}, gone: map[string]int64{},
-		parked: map[string][]parkedRun{}, dropped: map[string]bool{}, forgetful: forgetful{written: map[string][]written{}, lost: map[string]bool{}},
+		parked: map[string][]parkedRun{}, dropped: map[string]bool{}, forgetful: forgetful{written: map[string][]written{}, lost: map[string]bool{}, lapse: func() {}},
 	}
 }
 

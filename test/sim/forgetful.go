@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 
@@ -35,6 +36,8 @@ type forgetful struct {
 	removes int64
 	// passes counts those since the last restart: who has a message in hand that is forgotten may take up its run after the first.
 	passes int
+	// lapse ends the lease of who repairs, with what they are about to do.
+	lapse context.CancelFunc
 	// neverRepaired is what must not be: nobody repairs anything.
 	neverRepaired bool
 }
@@ -93,15 +96,18 @@ func (b *fakeBroker) lose(m *message, input bool) {
 }
 
 // tryRepair has a worker repair what a restart forgot, unless it is done or another restart has come, and somebody else do it if that one
-// fails.
+// fails or takes too long: its lease has lapsed then.
 func (b *fakeBroker) tryRepair(restarts int) {
 	b.later(int64(b.pick(10_000)), func() {
 		if b.repaired >= restarts || b.restarts != restarts || b.neverRepaired {
 			return
 		}
 		if w := b.workers[b.pick(len(b.workers))]; !w.draining {
+			b.lapse()
+			var ctx context.Context
+			ctx, b.lapse = context.WithCancel(w.ctx)
 			w.spawn(w, nil, func() {
-				if !w.repair(b.since) || b.restarts != restarts {
+				if !w.repair(ctx, b.since) || b.restarts != restarts {
 					return
 				}
 				if b.passes++; b.passes == 2 {
@@ -114,22 +120,22 @@ func (b *fakeBroker) tryRepair(restarts int) {
 }
 
 // repair carries out again what may be lost, as package reconcile does after a restart. It reports whether all of it is done.
-func (w *worker) repair(since int64) bool {
+func (w *worker) repair(ctx context.Context, since int64) bool {
 	w.trace("repair  by %s", w.name)
 	done := true
 	runs := slices.SortedFunc(maps.Keys(w.store.journals), func(a, b wire.RunKey) int { return cmp.Compare(a.String(), b.String()) })
 	for _, run := range runs {
-		done = w.repairRun(run, since) && done
+		done = w.repairRun(ctx, run, since) && done
 	}
 	for _, m := range slices.Clone(w.broker.starts) {
 		if m.removed && m.received >= since {
-			done = w.repairRefusal(m) && done
+			done = w.repairRefusal(ctx, m) && done
 		}
 	}
 	return done
 }
 
-func (w *worker) repairRun(run wire.RunKey, since int64) bool {
+func (w *worker) repairRun(ctx context.Context, run wire.RunKey, since int64) bool {
 	last, restarts := w.store.journals[run].last(), w.broker.restarts
 	if last.Rev == 0 {
 		return true
@@ -139,7 +145,7 @@ func (w *worker) repairRun(run wire.RunKey, since int64) bool {
 		return err == nil
 	}
 	agent := wire.NameToken(e.Head.Agent)
-	if err := w.runner.RepairSince(w.ctx, agent, run, since); err != nil {
+	if err := w.runner.RepairSince(ctx, agent, run, since); err != nil {
 		w.trace("log     repair: %v", err)
 		return false
 	}
@@ -187,7 +193,7 @@ func (w *worker) isRepaired(run wire.RunKey, before runner.Record) {
 }
 
 // repairRefusal handles an init event again whose terminal event is not there.
-func (w *worker) repairRefusal(m *message) bool {
+func (w *worker) repairRefusal(ctx context.Context, m *message) bool {
 	read, err := w.handler.Decode(&delivery{fakeBroker: w.broker, message: m, worker: w, number: m.delivered})
 	if err != nil {
 		return true // a dead letter
@@ -201,7 +207,7 @@ func (w *worker) repairRefusal(m *message) bool {
 		return true
 	}
 	read.Progress = func() {}
-	v := w.runner.Process(w.ctx, &read)
+	v := w.runner.Process(ctx, &read)
 	return v.Settlement != runner.Retry
 }
 
