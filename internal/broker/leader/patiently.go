@@ -78,7 +78,11 @@ func patiently(
 	}
 }
 
-func clustered(js jetstream.JetStream) bool { return js.Conn().ConnectedClusterName() != "" }
+// clustered reports whether the servers are a cluster. A connection that is between two of them does not know, but has more than one to go to.
+func clustered(js jetstream.JetStream) bool {
+	nc := js.Conn()
+	return nc.ConnectedClusterName() != "" || !nc.IsConnected() && len(nc.ServerPool()) > 1
+}
 
 // errCodeNotAvailable and errCodeOffline are how a server says that it knows no leader, or that all who have a stream are away.
 const (

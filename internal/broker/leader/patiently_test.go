@@ -44,3 +44,33 @@ func TestPatientlyOnce_WhileTheConnectionChangesServers(t *testing.T) {
 		t.Errorf("after %d requests: %v", asked, err)
 	}
 }
+
+// A request that is lost while the connection is between servers is made again, before it is connected to any of them.
+func TestPatiently_BetweenServers(t *testing.T) {
+	t.Parallel()
+	for urls, want := range map[string]int{"": 1, ",nats://127.0.0.1:1": 2} {
+		s := member.Start(t, "", server.RANDOM_PORT)
+		nc, err := nats.Connect(s.ClientURL()+urls, nats.MaxReconnects(-1), nats.DontRandomize())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		js, err := jetstream.New(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		away := nc.StatusChanged(nats.RECONNECTING)
+		s.Shutdown()
+		<-away
+		asked := 0
+		err = Patiently(t.Context(), js, "stream AGENTD_START", func(context.Context) error {
+			if asked++; asked > 1 {
+				return nil
+			}
+			return nats.ErrDisconnected
+		})
+		if asked != want || (err == nil) != (want > 1) {
+			t.Errorf("with the URLs %q: after %d requests, %v", s.ClientURL()+urls, asked, err)
+		}
+	}
+}
