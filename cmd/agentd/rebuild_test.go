@@ -7,7 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/broker"
+	"agentd/sdk/wire"
 )
 
 // The operator changes the persistence of streams, and gives replicas to those that were asynchronous, while a run waits that goes on afterwards.
@@ -16,6 +20,9 @@ func TestProvision_Rebuild(t *testing.T) {
 		t.Run(fmt.Sprint("servers ", servers), func(t *testing.T) {
 			g := newGuardedBy(t, servers, "identity: optional\n", func(agents string) string { return agents })
 			t.Setenv("AGENTD_REPLICAS", "")
+			if servers > 1 {
+				g.wasAlone()
+			}
 			work := func() (stop func()) {
 				var out, said output
 				stop = g.background(&out, &said, "serve", "--nats", g.url("worker"))
@@ -43,8 +50,17 @@ func TestProvision_Rebuild(t *testing.T) {
 			all := func(from, to string, replicas int) string {
 				return change("OUT", from, to, replicas) + change("DONE", from, to, replicas) + change("TMR", from, to, replicas)
 			}
-			with("persist_mode: async, replicas: 1")
-			want := all("default", "async", servers)
+			from, to := "default", "async"
+			if servers > 1 {
+				from, to = to, from
+				with("persist_mode: async, replicas: 3") // the servers of a cluster have no such mode, whatever is asked for
+				_, problem := g.expect(cli.ExitUsage, "provision", "--nats", g.url("operator"))
+				contains(t, problem, "stop the workers, run agentd provision --rebuild OUT,DONE,TMR, and start them again")
+			} else {
+				with("persist_mode: async")
+				contains(t, g.as("operator", "provision"), "kept stream AGENTD_OUT", "agentd provision --rebuild OUT,DONE,TMR")
+			}
+			want := all(from, to, 1)
 			planned := rebuild("--dry-run")
 			if planned != strings.ReplaceAll(want, "rebuilt", "would be rebuilt") {
 				t.Errorf("a dry run says\n%s", planned)
@@ -56,16 +72,11 @@ func TestProvision_Rebuild(t *testing.T) {
 			if got := rebuild(); got != "nothing to change\n" {
 				t.Errorf("again, it says\n%s", got)
 			}
-			if servers > 1 {
-				with("persist_mode: async, replicas: 3")
-				_, problem := g.expect(cli.ExitUsage, "provision", "--nats", g.url("operator"))
-				contains(t, problem, "stop the workers, run agentd provision --rebuild OUT,DONE,TMR, and start them again")
-			} else {
+			if servers == 1 {
 				with("persist_mode: default")
-				contains(t, g.as("operator", "provision"), "kept stream AGENTD_OUT", "agentd provision --rebuild OUT,DONE,TMR")
-			}
-			if got, want := rebuild(), all("async", "default", 1); !strings.HasPrefix(got, want) {
-				t.Errorf("the way back says\n%s", got)
+				if got, want := rebuild(), all(to, from, 1); !strings.HasPrefix(got, want) {
+					t.Errorf("the way back says\n%s", got)
+				}
 			}
 
 			work()
@@ -77,4 +88,30 @@ func TestProvision_Rebuild(t *testing.T) {
 			}
 		})
 	}
+}
+
+// wasAlone has the streams as a server made them that stood alone, and has been joined by others since.
+func (g *guarded) wasAlone() {
+	g.t.Helper()
+	check := func(err error) {
+		g.t.Helper()
+		if err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	conn, err := broker.Connect(g.t.Context(), broker.ConnectOptions{URL: g.url("operator"), Who: "operator", Subjects: wire.DefaultSubjects()})
+	check(err)
+	defer func() { check(conn.Close()) }()
+	js := conn.JetStream()
+	for _, zone := range broker.Rebuildable {
+		name := broker.StreamName(wire.DefaultSubjects(), zone)
+		is, err := js.Stream(g.t.Context(), name)
+		check(err)
+		was := is.CachedInfo().Config
+		was.Replicas, was.PersistMode = 1, jetstream.AsyncPersistMode
+		check(js.DeleteStream(g.t.Context(), name))
+		_, err = js.CreateStream(g.t.Context(), was)
+		check(err)
+	}
+	contains(g.t, g.as("operator", "provision"), "kept stream AGENTD_OUT (it has persist_mode async, and is to have default; stop the workers")
 }

@@ -83,8 +83,11 @@ func (c *Conn) layoutThere(ctx context.Context) (l Layout, provisioned bool, err
 	return Layout{}, false, nil
 }
 
-// laidOut is a plan with the partitions that there are, or would be. problem says that the plan has others.
+// laidOut is a plan with the partitions that there are, or would be, and as the servers can have it. problem says that the plan has others.
 func (c *Conn) laidOut(ctx context.Context, p Plan) (laid Plan, problem *sdk.Error, err error) {
+	if c.nc.ConnectedClusterName() != "" {
+		p.Async = false // nobody would notice that a server was started again: see Server
+	}
 	if p.Partitions != 0 {
 		if _, err := NewLayout(p.Partitions); err != nil {
 			return p, nil, err

@@ -203,8 +203,7 @@ func otherMode(got, want jetstream.StreamConfig) string {
 	if got.PersistMode == want.PersistMode || got.Replicas > 1 || want.MaxMsgsPerSubject == 1 {
 		return ""
 	}
-	return fmt.Sprintf("it has persist_mode %s, and nats.persist_mode is %s",
-		strings.ToLower(got.PersistMode.String()), strings.ToLower(want.PersistMode.String()))
+	return fmt.Sprintf("it has persist_mode %s, and is to have %s", setting(got.PersistMode), setting(want.PersistMode))
 }
 
 // remake makes a stream anew whose persistence the server does not change: that of the index of runs, which may be lost at any time.

@@ -85,8 +85,8 @@ type Plan struct {
 	// Replicas of each stream; 0 leaves existing streams as they are, and is 1 for new ones.
 	Replicas int
 	// Async has the streams of calls, terminal events and timers made such that the server confirms before it has written: what it loses
-	// the journals bring back (ADR 28). Streams that are there stay as they are, because the server changes none of them, and those with
-	// replicas have no such mode.
+	// the journals bring back (ADR 28). Streams that are there stay as they are, because the server changes none of them, and those of a
+	// cluster have no such mode.
 	Async bool
 	// AckWait is that of all consumers; 0 is AckWait for those of workers, and CallWait for those of services and webhooks. Tests of
 	// redelivery shorten it.
