@@ -146,6 +146,8 @@ func (v victim) published() []row {
 		{"purge terminal events", api + "STREAM.PURGE.AGENTD_DONE", "O"},
 		{"purge dead letters", api + "STREAM.PURGE.AGENTD_DLQ", "O"},
 		{"list who reads calls", api + "CONSUMER.LIST.AGENTD_OUT", "WO"},
+		{"set an agent's consumer of calls back", api + "CONSUMER.RESET.AGENTD_OUT.agent_clerk", "WO"},
+		{"set an agent's consumer of answers back", api + "CONSUMER.RESET.AGENTD_IN.agent_clerk", "O"},
 		{"change a bulk job", "$KV.AGENTD_BULK.job", "O"},
 		{"read bulk jobs", api + "DIRECT.GET.KV_AGENTD_BULK.$KV.AGENTD_BULK.>", "O"},
 		{"ask whoever has the index of runs", "agentd.idx.query", "O"},

@@ -127,6 +127,9 @@ func (r rights) worker() User {
 		u.Subscribe = append(u.Subscribe, r.s.Get(a.Name), r.s.GetAs(a.Name, "*"), r.s.Contract(a.Type))
 		for _, ref := range r.Broker.Layout().Consumers(broker.AgentConsumers(a.Name)...) {
 			seen[ref] = true
+			if slices.ContainsFunc(broker.Rebuildable, func(z broker.Zone) bool { return slices.Contains(r.Broker.Layout().Zones(z), ref.Zone) }) {
+				u.Publish = append(u.Publish, api+"CONSUMER.RESET."+r.stream(ref.Zone)+"."+ref.Name)
+			}
 		}
 	}
 	if r.Journals {

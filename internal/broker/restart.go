@@ -3,8 +3,11 @@ package broker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -75,4 +78,58 @@ func (c *Conn) NotePurged(ctx context.Context, by int64) error {
 		return err
 	}
 	return c.SetNote(ctx, purgedNote, strconv.AppendInt(nil, by, 10))
+}
+
+// PutBack has the consumers of a zone deliver what has been published since a time, before which the server was started, where they are ahead of
+// their stream, and names them. A server that has lost what its index of a stream says is there may find that out when it has loaded the
+// consumers, and have the stream end before what they have delivered: they would pass over what is published next. It is to be done
+// before much is: consumers that the stream has caught up with cannot be told from others. Those that
+// cannot be put back are named in the error.
+func (c *Conn) PutBack(ctx context.Context, z Zone, since time.Time) (back []string, err error) {
+	layout, err := c.Layout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range layout.Zones(z) {
+		some, err := c.putBack(ctx, part, since)
+		back = append(back, some...)
+		if err != nil {
+			return back, err
+		}
+	}
+	return back, nil
+}
+
+// putBack is PutBack of one stream.
+func (c *Conn) putBack(ctx context.Context, part Zone, since time.Time) (back []string, err error) {
+	readers, err := c.Readers(ctx, part)
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.stream(ctx, part) // it is looked at last: what they had delivered by then has been stored by then
+	if err != nil {
+		return nil, err
+	}
+	last := s.CachedInfo().State.LastSeq
+	readers = slices.DeleteFunc(readers, func(r Reader) bool { return r.Delivered <= last })
+	if len(readers) == 0 {
+		return nil, nil
+	}
+	first, err := c.SequenceAt(ctx, part, since)
+	if err != nil {
+		return nil, err
+	}
+	var problems []error
+	for _, r := range readers {
+		name, to := StreamName(c.subjects, part)+"."+r.Name, min(r.Floor+1, first)
+		bounded, explain, stop := c.refusals.until(ctx, "$JS.API.CONSUMER.RESET."+name)
+		_, err := s.ResetConsumerToSequence(bounded, r.Name, to)
+		stop()
+		if err != nil {
+			problems = append(problems, fmt.Errorf("set consumer %s back to sequence %d: %w", name, to, explain(err)))
+			continue
+		}
+		back = append(back, name)
+	}
+	return back, errors.Join(problems...)
 }

@@ -106,7 +106,7 @@ func (c *Conn) SequenceAt(ctx context.Context, z Zone, at time.Time) (uint64, er
 	if err != nil {
 		return 0, err
 	}
-	low, high := bounds.First, bounds.Last+1
+	low, high := max(bounds.First, 1), bounds.Last+1
 	for low < high {
 		middle := low + (high-low)/2
 		m, err := c.stored(ctx, StreamName(c.subjects, z), leader.Query{Sequence: middle, NextOn: ">"})

@@ -19,6 +19,8 @@ const (
 	// what they miss is published: who has stood still meanwhile must not go on, because more may have been removed since.
 	leaseOfRefill = "refill_"
 	refillLease   = 30 * time.Second
+	// startedBefore is how long before a process looks at a server first that one may have been started.
+	startedBefore = time.Minute
 	// seenEvery is how often it is noted that a server is there.
 	seenEvery = time.Hour
 )
@@ -58,6 +60,9 @@ type refills struct {
 	// server is the process that was looked at last; mine is what this process refills since, by the token of the agent.
 	server string
 	mine   map[string]*refilling
+	// back is the process whose consumers are where their streams are; since is when it was looked at first.
+	back  string
+	since time.Time
 }
 
 // refilling is under way, by who holds its lease. first is when the first pass ended; zero is that it has not.
@@ -86,7 +91,7 @@ func (r *refills) look(ctx context.Context) (left bool) {
 	}
 	if server != r.server {
 		r.giveUp()
-		r.server = server
+		r.server, r.since = server, time.UnixMilli(r.Conn.Now())
 	}
 	for _, f := range r.all() {
 		done, err := r.refill(ctx, f)
@@ -141,6 +146,7 @@ func (r *refills) refill(ctx context.Context, f refillable) (done bool, err erro
 	if again && time.Since(mine.first) < refillAgain {
 		return false, nil
 	}
+	r.putBack(ctx)
 	held, end := mine.lease.While(ctx)
 	defer end()
 	report, err := f.refill(held, since(seen, newPass(r.Options).now))
@@ -162,6 +168,27 @@ func (r *refills) refill(ctx context.Context, f refillable) (done bool, err erro
 	}
 	r.drop(f.token)
 	return true, nil
+}
+
+// putBack has no agent and no service be ahead of a stream that is refilled.
+func (r *refills) putBack(ctx context.Context) {
+	if r.back == r.server {
+		return
+	}
+	all := true
+	for _, z := range []broker.Zone{broker.ZoneOut, broker.ZoneTimer} {
+		back, err := r.Conn.PutBack(ctx, z, r.since.Add(-startedBefore))
+		if err != nil {
+			all = false
+			r.Logger.Warn("consumers are ahead of a stream whose end the server has lost, and pass over what comes next; an operator can set them back", "error", err)
+		}
+		if len(back) > 0 {
+			r.Logger.Warn("the server has lost the end of a stream, and its consumers were ahead of it; they deliver what comes next", "consumers", back)
+		}
+	}
+	if all {
+		r.back = r.server
+	}
 }
 
 // take is what this process refills for an agent; nil is that another does.
