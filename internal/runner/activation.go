@@ -129,10 +129,15 @@ func (a *activation) consequence(ctx context.Context) (core.Change, *Verdict, er
 		return core.Change{}, &v, err
 	}
 	a.progress()
-	if lost, err := a.displaced(ctx); lost || err != nil {
-		return core.Change{}, &Verdict{Settlement: Leave}, err
+	lost, err := a.displaced(ctx)
+	if err != nil {
+		v, err := a.corrupt(ctx, err)
+		return core.Change{}, &v, err
 	}
-	if a.covered() && a.head.Driver.Takeovers > 0 && !a.heldBack {
+	if lost {
+		return core.Change{}, &Verdict{Settlement: Leave}, nil
+	}
+	if a.covered() && a.head.Driver.Takeovers > 0 && a.head.Driver.Owner != a.owner && !a.heldBack {
 		return core.Change{}, nil, errHeldBack
 	}
 	return a.absorb(ctx)
@@ -145,7 +150,7 @@ func (a *activation) displaced(ctx context.Context) (bool, error) {
 	if !a.unsure || !a.covered() || a.head.Driver.Owner == "" || a.head.Driver.Owner == a.owner {
 		return false, nil
 	}
-	entries, _, err := a.readAfter(ctx, a.key, point{})
+	entries, _, err := a.journal(ctx, point{}, a.at.Rev)
 	if err != nil {
 		return false, err
 	}
