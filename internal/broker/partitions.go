@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"agentd/internal/broker/leader"
 	"agentd/internal/retry"
 	"agentd/sdk"
 )
@@ -85,15 +86,15 @@ func (c *Conn) layoutThere(ctx context.Context) (l Layout, provisioned bool, err
 
 // laidOut is a plan with the partitions that there are, or would be, and as the servers can have it. problem says that the plan has others.
 func (c *Conn) laidOut(ctx context.Context, p Plan) (laid Plan, problem *sdk.Error, err error) {
-	if c.nc.ConnectedClusterName() != "" {
-		p.Async = false // nobody would notice that a server was started again: see Server
-	}
 	if p.Partitions != 0 {
 		if _, err := NewLayout(p.Partitions); err != nil {
 			return p, nil, err
 		}
 	}
 	there, provisioned, err := c.layoutThere(ctx)
+	if leader.Clustered(c.js) {
+		p.Async = false // nobody would notice that a server was started again: see Server
+	}
 	switch {
 	case errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}): // whoever looks at the streams says so
 		p.Partitions = max(p.Partitions, 1)

@@ -193,9 +193,9 @@ func (p *puller) told(m *nats.Msg) error {
 	}
 }
 
-// backlog reports whether a message was stored before the consumer was made. Where that cannot be found out it may have been.
+// backlog reports whether a message was stored before the consumer was made, or set back. Where that cannot be found out it may have been.
 func (p *puller) backlog(ctx context.Context, m *nats.MsgMetadata) bool {
-	if p.made.IsZero() || m.Sequence.Consumer <= p.last {
+	if again := p.last > 0 && m.Sequence.Consumer <= p.last; again || p.made.IsZero() {
 		p.made = time.Time{}
 		consumer, err := p.js.Consumer(ctx, StreamName(p.subjects, p.ref.Zone), p.ref.Name)
 		if err != nil {
@@ -203,6 +203,9 @@ func (p *puller) backlog(ctx context.Context, m *nats.MsgMetadata) bool {
 			return true
 		}
 		p.made = consumer.CachedInfo().Created
+		if now := time.UnixMilli(p.Now()); again && now.After(p.made) {
+			p.made = now // it was set back a moment ago, and counts anew what it had delivered
+		}
 	}
 	p.last = m.Sequence.Consumer
 	return !m.Timestamp.After(p.made)

@@ -80,24 +80,29 @@ func (c *Conn) NotePurged(ctx context.Context, by int64) error {
 	return c.SetNote(ctx, purgedNote, strconv.AppendInt(nil, by, 10))
 }
 
-// PutBack has the consumers of a zone deliver what has been published since a time, before which the server was started, where they are ahead of
-// their stream, and names them. A server that has lost what its index of a stream says is there may find that out when it has loaded the
-// consumers, and have the stream end before what they have delivered: they would pass over what is published next. It is to be done
-// before much is: consumers that the stream has caught up with cannot be told from others. Those that
-// cannot be put back are named in the error.
+// ErrAhead is that consumers are ahead of their stream, and could not be set back.
+var ErrAhead = errors.New("a consumer is ahead of its stream, whose end the server has lost, and passes over what comes next")
+
+// PutBack has the consumers of a zone deliver what has been published since a time when the server had not been started yet, where they are
+// ahead of their stream, and names them. A server that has lost what its index of a stream says is there may find that out when it has loaded
+// the consumers, and have the stream end before what they have delivered: they would pass over what is published next. It is to be done
+// before much is: consumers that the stream has caught up with cannot be told from others. It needs a server of 2.14. Errors: ErrAhead, of
+// each that could not be set back; or that it is not known of all whether they are ahead.
 func (c *Conn) PutBack(ctx context.Context, z Zone, since time.Time) (back []string, err error) {
 	layout, err := c.Layout(ctx)
 	if err != nil {
 		return nil, err
 	}
+	var problems []error
 	for _, part := range layout.Zones(z) {
 		some, err := c.putBack(ctx, part, since)
 		back = append(back, some...)
-		if err != nil {
+		if err != nil && !errors.Is(err, ErrAhead) {
 			return back, err
 		}
+		problems = append(problems, err)
 	}
-	return back, nil
+	return back, errors.Join(problems...)
 }
 
 // putBack is PutBack of one stream.
@@ -126,7 +131,7 @@ func (c *Conn) putBack(ctx context.Context, part Zone, since time.Time) (back []
 		_, err := s.ResetConsumerToSequence(bounded, r.Name, to)
 		stop()
 		if err != nil {
-			problems = append(problems, fmt.Errorf("set consumer %s back to sequence %d: %w", name, to, explain(err)))
+			problems = append(problems, fmt.Errorf("%w: set %s back to sequence %d: %w", ErrAhead, name, to, explain(err)))
 			continue
 		}
 		back = append(back, name)

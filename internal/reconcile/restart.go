@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"agentd/internal/broker"
@@ -19,7 +20,7 @@ const (
 	// what they miss is published: who has stood still meanwhile must not go on, because more may have been removed since.
 	leaseOfRefill = "refill_"
 	refillLease   = 30 * time.Second
-	// startedBefore is how long before a process looks at a server first that one may have been started.
+	// startedBefore is how long before a process that was connected to another one looks at a server that one may have been started.
 	startedBefore = time.Minute
 	// seenEvery is how often it is noted that a server is there.
 	seenEvery = time.Hour
@@ -60,9 +61,11 @@ type refills struct {
 	// server is the process that was looked at last; mine is what this process refills since, by the token of the agent.
 	server string
 	mine   map[string]*refilling
-	// back is the process whose consumers are where their streams are; since is when it was looked at first.
-	back  string
-	since time.Time
+	// back is the process whose consumers are where their streams are.
+	back string
+	// lookedFirst is when the process was looked at first, by the broker's clock, by who had been connected to another one before; zero is that
+	// this is not known to have been soon after its start.
+	lookedFirst time.Time
 }
 
 // refilling is under way, by who holds its lease. first is when the first pass ended; zero is that it has not.
@@ -78,6 +81,22 @@ func (r *refills) giveUp() {
 	}
 }
 
+// leave lets another process try, which may be able to do what this one was not.
+func (r *refills) leave(ctx context.Context, token string) {
+	held := !r.mine[token].lease.Lost()
+	r.drop(token)
+	if !held || ctx.Err() != nil {
+		return
+	}
+	bounded, cancel := context.WithTimeout(ctx, lossAgain)
+	defer cancel()
+	if err := r.Conn.EndLease(bounded, r.leaseOf(token)); err != nil {
+		r.Logger.Warn("a lease is left until it ends by itself", "in", refillLease, "error", err)
+	}
+}
+
+func (r *refills) leaseOf(token string) string { return leaseOfRefill + r.server + "_" + token }
+
 func (r *refills) drop(token string) {
 	r.mine[token].lease.Close()
 	delete(r.mine, token)
@@ -91,7 +110,10 @@ func (r *refills) look(ctx context.Context) (left bool) {
 	}
 	if server != r.server {
 		r.giveUp()
-		r.server, r.since = server, time.UnixMilli(r.Conn.Now())
+		if r.server != "" {
+			r.lookedFirst = time.UnixMilli(r.Conn.Now())
+		}
+		r.server = server
 	}
 	for _, f := range r.all() {
 		done, err := r.refill(ctx, f)
@@ -133,10 +155,16 @@ func (r *refills) refill(ctx context.Context, f refillable) (done bool, err erro
 		return false, err
 	}
 	if seen.Server == r.server {
+		if r.mine[f.token] != nil { // nobody has said that the note was written
+			r.drop(f.token)
+		}
 		if time.Since(time.UnixMilli(seen.At)) > seenEvery {
 			err = r.Conn.NoteRefilled(ctx, f.token, r.server)
 		}
 		return err == nil, err
+	}
+	if err := r.putBack(ctx, seen); err != nil {
+		return false, err
 	}
 	mine, err := r.take(ctx, f.token)
 	if err != nil || mine == nil {
@@ -146,7 +174,6 @@ func (r *refills) refill(ctx context.Context, f refillable) (done bool, err erro
 	if again && time.Since(mine.first) < refillAgain {
 		return false, nil
 	}
-	r.putBack(ctx)
 	held, end := mine.lease.While(ctx)
 	defer end()
 	report, err := f.refill(held, since(seen, newPass(r.Options).now))
@@ -157,6 +184,7 @@ func (r *refills) refill(ctx context.Context, f refillable) (done bool, err erro
 		err = lost // or it may be
 	}
 	if err != nil {
+		r.leave(ctx, f.token)
 		return false, err
 	}
 	if seen.Server != "" { // else nobody knows of another process
@@ -171,24 +199,31 @@ func (r *refills) refill(ctx context.Context, f refillable) (done bool, err erro
 }
 
 // putBack has no agent and no service be ahead of a stream that is refilled.
-func (r *refills) putBack(ctx context.Context) {
+func (r *refills) putBack(ctx context.Context, seen broker.Refilled) error {
 	if r.back == r.server {
-		return
+		return nil
 	}
-	all := true
+	before := time.UnixMilli(r.Conn.Now()).Add(-forgotten)
+	switch {
+	case !r.lookedFirst.IsZero():
+		before = r.lookedFirst.Add(-startedBefore)
+	case seen.At > 0:
+		before = time.UnixMilli(seen.At)
+	}
 	for _, z := range []broker.Zone{broker.ZoneOut, broker.ZoneTimer} {
-		back, err := r.Conn.PutBack(ctx, z, r.since.Add(-startedBefore))
-		if err != nil {
-			all = false
-			r.Logger.Warn("consumers are ahead of a stream whose end the server has lost, and pass over what comes next; an operator can set them back", "error", err)
-		}
+		back, err := r.Conn.PutBack(ctx, z, before)
 		if len(back) > 0 {
 			r.Logger.Warn("the server has lost the end of a stream, and its consumers were ahead of it; they deliver what comes next", "consumers", back)
 		}
+		if err != nil && !errors.Is(err, broker.ErrAhead) {
+			return err
+		}
+		if err != nil {
+			r.Logger.Warn("consumers could not be set back; an operator can: nats consumer reset", "error", err)
+		}
 	}
-	if all {
-		r.back = r.server
-	}
+	r.back = r.server
+	return nil
 }
 
 // take is what this process refills for an agent; nil is that another does.
@@ -199,7 +234,7 @@ func (r *refills) take(ctx context.Context, token string) (*refilling, error) {
 		mine = nil
 	}
 	if mine == nil {
-		lease, err := r.Conn.Hold(ctx, leaseOfRefill+r.server+"_"+token, refillLease)
+		lease, err := r.Conn.Hold(ctx, r.leaseOf(token), refillLease)
 		if err != nil || lease == nil {
 			return nil, err
 		}

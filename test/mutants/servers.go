@@ -4,8 +4,8 @@ package main
 var ofServers = []mutant{
 	{"a reader whose consumer is gone begins anew", condition("internal/broker.ordered.make", "at", "false"), test{"internal/broker", "TestWatch_ReadsOnWhenItsConsumerIsLost"}},
 	{"a reader waits for its consumer as long as the client would", call("internal/broker.newIterator", "PullHeartbeat", "jetstream.PullHeartbeat(15*time.Second)"), test{"internal/broker", "TestWatch_ReadsOnWhenItsConsumerIsLost"}},
-	{"who asks while a leader is elected is refused", condition("internal/broker/leader.patiently", "known clustered", "known"), test{"internal/broker/leader", "TestPatientlyOnce_WhileTheConnectionChangesServers"}},
-	{"who asks between two servers of a cluster is refused", condition("internal/broker/leader.clustered", "IsConnected ServerPool", "false"), test{"internal/broker/leader", "TestPatiently_BetweenServers"}},
+	{"who asks while a leader is elected is refused", condition("internal/broker/leader.patiently", "known Clustered", "known"), test{"internal/broker/leader", "TestPatientlyOnce_WhileTheConnectionChangesServers"}},
+	{"who asks between two servers of a cluster is refused", condition("internal/broker/leader.Clustered", "IsConnected ServerPool", "false"), test{"internal/broker/leader", "TestPatiently_BetweenServers"}},
 	{"who reads hears nothing of requests that reached nobody", call("internal/broker.newIterator", "ConsumeErrHandler", "jetstream.ConsumeErrHandler(func(c jetstream.ConsumeContext, err error) {\nif !errors.Is(err, nats.ErrNoResponders) {\nfailed(c, err)\n}\n})"), test{"internal/broker", "TestOrdered_AsksAgainWhenItsRequestReachedNobody"}},
 	{"a consumer that nobody has heard of is asked for again by its name", call("internal/broker.ordered.make", "Sprintf prefix", "fmt.Sprint(o.prefix)"), test{"internal/broker", "TestOrdered_TriesAreConsumersOfTheirOwn"}},
 	{"what may have been made for nobody stays", call("internal/broker.ordered.make", "discard", ""), test{"internal/broker", "TestOrdered_TriesAreConsumersOfTheirOwn"}},

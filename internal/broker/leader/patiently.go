@@ -39,7 +39,7 @@ func Patiently(ctx context.Context, js jetstream.JetStream, what string, request
 	again := func(err error) bool { return Unanswered(err) || unplaced(err) }
 	return patiently(ctx, js, what, again, func(ctx context.Context) error {
 		within := attempt
-		if !clustered(js) {
+		if !Clustered(js) {
 			within = onlyAttempt
 		}
 		bounded, cancel := context.WithTimeout(ctx, within)
@@ -59,10 +59,10 @@ func patiently(
 	listener, heard := js.(Listener)
 	began := time.Now()
 	// While a connection changes servers it does not say whether they are a cluster: afterwards it does.
-	known := clustered(js)
+	known := Clustered(js)
 	for pauses := asking.Start(); ; {
 		err := request(ctx)
-		if known = known || clustered(js); !known {
+		if known = known || Clustered(js); !known {
 			return err
 		}
 		switch {
@@ -78,8 +78,8 @@ func patiently(
 	}
 }
 
-// clustered reports whether the servers are a cluster. A connection that is between two of them does not know, but has more than one to go to.
-func clustered(js jetstream.JetStream) bool {
+// Clustered reports whether the servers are a cluster. A connection that is between two of them does not know, but has more than one to go to.
+func Clustered(js jetstream.JetStream) bool {
 	nc := js.Conn()
 	return nc.ConnectedClusterName() != "" || !nc.IsConnected() && len(nc.ServerPool()) > 1
 }
