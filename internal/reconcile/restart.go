@@ -215,11 +215,12 @@ func (r *refills) putBack(ctx context.Context, seen broker.Refilled) error {
 		if len(back) > 0 {
 			r.Logger.Warn("the server has lost the end of a stream, and its consumers were ahead of it; they deliver what comes next", "consumers", back)
 		}
-		if err != nil && !errors.Is(err, broker.ErrAhead) {
+		switch {
+		case err == nil:
+		case errors.Is(err, broker.ErrAhead), errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}): // trying again mends neither
+			r.Logger.Warn("consumers may pass over what comes next; an operator can set them back: nats consumer reset", "error", err)
+		default:
 			return err
-		}
-		if err != nil {
-			r.Logger.Warn("consumers could not be set back; an operator can: nats consumer reset", "error", err)
 		}
 	}
 	r.back = r.server
