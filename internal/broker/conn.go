@@ -69,6 +69,7 @@ type Conn struct {
 	// closed is closed when the connection is gone for good.
 	closed  chan struct{}
 	contact contact
+	inPlace inPlace
 	// looking are those who look at the servers of the list, and whether the one that it is connected to is cut off.
 	looking sync.WaitGroup
 	// waits is ConnectOptions.Waits.
@@ -104,6 +105,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 		nats.IgnoreAuthErrorAbort(),
 		nats.ClosedHandler(func(*nats.Conn) { close(c.closed) }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			c.disconnected()
 			if err != nil {
 				c.log.Warn("connection to NATS is lost", "error", err)
 			}
@@ -147,7 +149,8 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
 	c.js = followed{
-		JetStream: js, contact: &c.contact, refusals: &c.refusals, heard: &c.contact.reads, waits: c.waits, leave: c.leave, streamOf: c.streamOf,
+		JetStream: js, contact: &c.contact, refusals: &c.refusals, heard: &c.contact.reads,
+		waits: c.waits, leave: c.leave, streamOf: c.streamOf, publishable: c.publishable,
 	}
 	if o.Wait {
 		c.tellAway(o.URL)

@@ -79,6 +79,7 @@ type followed struct {
 	// These are the connection's. A field of its type would have the linker keep all of its methods, in each program.
 	waits, leave func(what string, err error)
 	streamOf     func(subject string) string
+	publishable  func(ctx context.Context, subject string) error
 }
 
 var _ leader.Listener = followed{}
@@ -358,6 +359,9 @@ func (f followed) Consumer(ctx context.Context, stream, name string) (consumer j
 
 // PublishMsg implements jetstream.JetStream.
 func (f followed) PublishMsg(ctx context.Context, m *nats.Msg, o ...jetstream.PublishOpt) (ack *jetstream.PubAck, err error) {
+	if err := f.publishable(ctx, m.Subject); err != nil {
+		return nil, err
+	}
 	f.heard = &f.contact.writes
 	err = leader.PatientlyOnce(ctx, f, "stream "+f.streamOf(m.Subject), func(ctx context.Context) error {
 		ack, err = f.JetStream.PublishMsg(ctx, m, o...)

@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"agentd/internal/broker"
@@ -20,8 +19,6 @@ const (
 	// what they miss is published: who has stood still meanwhile must not go on, because more may have been removed since.
 	leaseOfRefill = "refill_"
 	refillLease   = 30 * time.Second
-	// startedBefore is how long before a process that was connected to another one looks at a server that one may have been started.
-	startedBefore = time.Minute
 	// seenEvery is how often it is noted that a server is there.
 	seenEvery = time.Hour
 )
@@ -61,11 +58,6 @@ type refills struct {
 	// server is the process that was looked at last; mine is what this process refills since, by the token of the agent.
 	server string
 	mine   map[string]*refilling
-	// back is the process whose consumers are where their streams are.
-	back string
-	// lookedFirst is when the process was looked at first, by the broker's clock, by who had been connected to another one before; zero is that
-	// this is not known to have been soon after its start.
-	lookedFirst time.Time
 }
 
 // refilling is under way, by who holds its lease. first is when the first pass ended; zero is that it has not.
@@ -110,9 +102,6 @@ func (r *refills) look(ctx context.Context) (left bool) {
 	}
 	if server != r.server {
 		r.giveUp()
-		if r.server != "" {
-			r.lookedFirst = time.UnixMilli(r.Conn.Now())
-		}
 		r.server = server
 	}
 	for _, f := range r.all() {
@@ -163,9 +152,6 @@ func (r *refills) refill(ctx context.Context, f refillable) (done bool, err erro
 		}
 		return err == nil, err
 	}
-	if err := r.putBack(ctx, seen); err != nil {
-		return false, err
-	}
 	mine, err := r.take(ctx, f.token)
 	if err != nil || mine == nil {
 		return false, err
@@ -196,35 +182,6 @@ func (r *refills) refill(ctx context.Context, f refillable) (done bool, err erro
 	}
 	r.drop(f.token)
 	return true, nil
-}
-
-// putBack has no agent and no service be ahead of a stream that is refilled.
-func (r *refills) putBack(ctx context.Context, seen broker.Refilled) error {
-	if r.back == r.server {
-		return nil
-	}
-	before := time.UnixMilli(r.Conn.Now()).Add(-forgotten)
-	switch {
-	case !r.lookedFirst.IsZero():
-		before = r.lookedFirst.Add(-startedBefore)
-	case seen.At > 0:
-		before = time.UnixMilli(seen.At)
-	}
-	for _, z := range []broker.Zone{broker.ZoneOut, broker.ZoneTimer} {
-		back, err := r.Conn.PutBack(ctx, z, before)
-		if len(back) > 0 {
-			r.Logger.Warn("the server has lost the end of a stream, and its consumers were ahead of it; they deliver what comes next", "consumers", back)
-		}
-		switch {
-		case err == nil:
-		case errors.Is(err, broker.ErrAhead), errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}): // trying again mends neither
-			r.Logger.Warn("consumers may pass over what comes next; an operator can set them back: nats consumer reset", "error", err)
-		default:
-			return err
-		}
-	}
-	r.back = r.server
-	return nil
 }
 
 // take is what this process refills for an agent; nil is that another does.

@@ -55,34 +55,23 @@ func (c *countingService) serve(r *rig, url string) {
 	})
 }
 
-// copied copies the files of the streams, and returns what puts the copy in their place. The server must not run.
-func (r *rig) copied(server *killed.Server) (restore func()) {
-	t := r.t
-	t.Helper()
-	copies := map[broker.Zone]setback.Files{}
+// taken are the files of the streams.
+func (r *rig) taken(server *killed.Server) map[broker.Zone]setback.Files {
+	r.t.Helper()
+	all := map[broker.Zone]setback.Files{}
 	for _, z := range r.setBack() {
-		copies[z] = taken(t, server, z)
+		files, err := setback.Take(server.Dir, z)
+		r.check("copy the files", err)
+		all[z] = files
 	}
-	return func() {
-		for z, files := range copies {
-			put(t, server, z, files)
-		}
-	}
+	return all
 }
 
-func taken(t *testing.T, server *killed.Server, z broker.Zone) setback.Files {
-	t.Helper()
-	files, err := setback.Take(server.Dir, z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
-}
-
-func put(t *testing.T, server *killed.Server, z broker.Zone, files setback.Files) {
-	t.Helper()
-	if err := setback.Put(server.Dir, z, files); err != nil {
-		t.Fatal(err)
+// put has the streams have files. The server must not run.
+func (r *rig) put(server *killed.Server, all map[broker.Zone]setback.Files) {
+	r.t.Helper()
+	for z, files := range all {
+		r.check("put files in their place", setback.Put(server.Dir, z, files))
 	}
 }
 
@@ -102,35 +91,49 @@ func lastBlock(files setback.Files) string {
 
 const page = 4096 // of a disk's cache
 
-// withoutPower are what a machine that loses its power may leave of files that were written and not synced.
-var withoutPower = map[string]func(earlier, files setback.Files){
-	"all as it was a moment ago": func(setback.Files, setback.Files) {},
-	"without the end of a block": func(_, files setback.Files) {
-		if name := lastBlock(files); len(files[name]) > 0 {
-			files[name] = files[name][:rand.IntN(len(files[name]))]
-		}
-	},
-	"without the end of a block and without the index": func(_, files setback.Files) {
-		delete(files, filepath.Join("msgs", "index.db"))
-		if name := lastBlock(files); len(files[name]) > 0 {
-			files[name] = files[name][:rand.IntN(len(files[name]))]
-		}
-	},
-	"a hole in a block": func(_, files setback.Files) {
-		delete(files, filepath.Join("msgs", "index.db"))
-		if name := lastBlock(files); len(files[name]) > 0 {
-			from := rand.IntN(len(files[name])) / page * page
-			clear(files[name][from:min(from+page, len(files[name]))])
-		}
-	},
-	"consumers older than their stream": func(earlier, files setback.Files) {
+// index is what a server has written last of what blocks have.
+var index = filepath.Join("msgs", "index.db")
+
+// withoutEnd cuts the last block.
+func withoutEnd(files setback.Files) {
+	if name := lastBlock(files); len(files[name]) > 0 {
+		files[name] = files[name][:rand.IntN(len(files[name]))]
+	}
+}
+
+// hole clears a page of the last block.
+func hole(files setback.Files) {
+	if name := lastBlock(files); len(files[name]) > 0 {
+		from := rand.IntN(len(files[name])) / page * page
+		clear(files[name][from:min(from+page, len(files[name]))])
+	}
+}
+
+// withoutPower are what a machine that loses its power may leave of files that were written and not synced. Of a server that is stopped there is
+// the index that it writes then, and each two minutes.
+var withoutPower = map[string]struct {
+	stopped bool
+	leave   func(earlier, files setback.Files)
+}{
+	"all as it was a moment ago": {false, func(setback.Files, setback.Files) {}},
+	"without the end of a block": {false, func(_, files setback.Files) { withoutEnd(files) }},
+	"without the end of a block and without the index": {false, func(_, files setback.Files) {
+		delete(files, index)
+		withoutEnd(files)
+	}},
+	"a hole in a block": {false, func(_, files setback.Files) {
+		delete(files, index)
+		hole(files)
+	}},
+	"a hole in a block and an index of all": {true, func(_, files setback.Files) { hole(files) }},
+	"consumers older than their stream": {false, func(earlier, files setback.Files) {
 		for name, data := range earlier {
 			if strings.HasPrefix(name, "obs") {
 				files[name] = data
 			}
 		}
-	},
-	"a stream older than its consumers": func(earlier, files setback.Files) {
+	}},
+	"a stream older than its consumers": {false, func(earlier, files setback.Files) {
 		for name := range files {
 			if strings.HasPrefix(name, "msgs") {
 				delete(files, name)
@@ -141,7 +144,7 @@ var withoutPower = map[string]func(earlier, files setback.Files){
 				files[name] = data
 			}
 		}
-	},
+	}},
 }
 
 // Whatever a machine that loses its power leaves of the files of these streams, every run ends, once, as it would have.
@@ -149,7 +152,7 @@ func TestAfterRestarts_WithoutPower(t *testing.T) {
 	const runs = 20
 	t.Parallel()
 	plans := []string{"add add add", "add clerk:add add", "both:add", "clerk:clerk", "say"}
-	for name, leave := range withoutPower {
+	for name, of := range withoutPower {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := killed.New(t)
@@ -164,19 +167,21 @@ func TestAfterRestarts_WithoutPower(t *testing.T) {
 					begun = append(begun, r.begin(plans[i%len(plans)]))
 				}
 				moment := func() { <-time.After(time.Duration(rand.IntN(300)) * time.Millisecond) }
-				earlier, left := map[broker.Zone]setback.Files{}, map[broker.Zone]setback.Files{}
-				for _, files := range []map[broker.Zone]setback.Files{earlier, left} {
-					moment()
-					for _, z := range r.setBack() {
-						files[z] = taken(t, server, z)
-					}
-				}
 				moment()
-				server.Kill()
-				for _, z := range r.setBack() {
-					leave(earlier[z], left[z])
-					put(t, server, z, left[z])
+				earlier := r.taken(server)
+				moment()
+				left := r.taken(server)
+				moment()
+				if of.stopped {
+					server.Stop()
+					left = r.taken(server)
+				} else {
+					server.Kill()
 				}
+				for z, files := range left {
+					of.leave(earlier[z], files)
+				}
+				r.put(server, left)
 				server.Start()
 				for _, b := range begun {
 					if code := r.doneWithin(b, 3*patience); code != "" {
@@ -221,10 +226,10 @@ func TestAfterRestarts_NoRunIsLost(t *testing.T) {
 			c.serve(r, server.URL())
 			slowest := time.Duration(0)
 			for range *rounds {
-				restore := func() {}
+				var older map[broker.Zone]setback.Files
 				if of.setBack {
 					server.Stop()
-					restore = r.copied(server)
+					older = r.taken(server)
 					server.Start()
 				}
 				var begun []begun
@@ -233,7 +238,7 @@ func TestAfterRestarts_NoRunIsLost(t *testing.T) {
 				}
 				<-time.After(time.Duration(rand.IntN(500)) * time.Millisecond)
 				server.Kill()
-				restore()
+				r.put(server, older)
 				server.Start()
 				again := time.Now()
 				for _, b := range begun {
@@ -331,8 +336,13 @@ func TestAfterRestarts_WithoutTheLeaseItStops(t *testing.T) {
 // Where the server has lost the end of a stream and its consumers have not noticed, what is published next is delivered.
 func TestAfterRestarts_ConsumersAreAheadOfTheirStream(t *testing.T) {
 	t.Parallel()
-	r := start(t)
+	server := killed.New(t)
+	server.Start()
+	r := startOn(t, broker.ConnectOptions{URL: server.URL(), Wait: true})
 	r.stop()
+	server.Kill()
+	server.Start()
+	r.await("it is connected again", r.conn.Connected)
 	for _, ref := range r.consumers("clerk") {
 		if ref.Zone == broker.ZoneStart || ref.Zone == broker.ZoneIn {
 			continue
