@@ -50,14 +50,13 @@ func TestProvision_Rebuild(t *testing.T) {
 			all := func(from, to string, replicas int) string {
 				return change("OUT", from, to, replicas) + change("DONE", from, to, replicas) + change("TMR", from, to, replicas)
 			}
-			from, to := "default", "async"
+			from, to := "async", "default"
 			if servers > 1 {
-				from, to = to, from
 				with("persist_mode: async, replicas: 3") // the servers of a cluster have no such mode, whatever is asked for
 				_, problem := g.expect(cli.ExitUsage, "provision", "--nats", g.url("operator"))
 				contains(t, problem, "stop the workers, run agentd provision --rebuild OUT,DONE,TMR, and start them again")
 			} else {
-				with("persist_mode: async")
+				with("persist_mode: default")
 				contains(t, g.as("operator", "provision"), "kept stream AGENTD_OUT", "agentd provision --rebuild OUT,DONE,TMR")
 			}
 			want := all(from, to, 1)
@@ -73,7 +72,7 @@ func TestProvision_Rebuild(t *testing.T) {
 				t.Errorf("again, it says\n%s", got)
 			}
 			if servers == 1 {
-				with("persist_mode: default")
+				with("persist_mode: async")
 				if got, want := rebuild(), all(to, from, 1); !strings.HasPrefix(got, want) {
 					t.Errorf("the way back says\n%s", got)
 				}

@@ -181,7 +181,7 @@ func (r rights) reconciles(u *User, own map[broker.ConsumerRef]bool) {
 	for _, stream := range append(r.streams(broker.ZoneOut), r.streams(broker.ZoneTimer)...) {
 		u.Publish = append(u.Publish, api+"STREAM.PURGE."+stream)
 	}
-	for _, z := range []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneTimer} {
+	for _, z := range []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDone, broker.ZoneTimer} {
 		for _, stream := range r.streams(z) {
 			u.Publish = append(u.Publish, api+"CONSUMER.LIST."+stream)
 		}

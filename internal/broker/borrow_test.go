@@ -58,6 +58,7 @@ func TestConn_CountsItsTraffic(t *testing.T) {
 	server := startServer(t, embedded.Options{})
 	c := connect(t, ConnectOptions{InProcess: server})
 	provision(t, c, testPlan)
+	call(t, c, "the-first-has-consumers-looked-at")
 	before := c.Traffic()
 	mustPublish(t, c.Publish(testContext(t), c.Subjects().Call(testCall), event("e")))
 	after := c.Traffic()

@@ -52,7 +52,7 @@ func TestProvision_ArchivesStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	created := there().Created
-	for _, p := range []Plan{{Cold: true}, {}, {Cold: true, Async: true}, {Async: true, Index: true}} {
+	for _, p := range []Plan{{Cold: true}, {}, {Cold: true, PersistMode: PersistAsync}, {PersistMode: PersistAsync, Index: true}} {
 		provision(p)
 		if s := there(); s == nil || !s.Created.Equal(created) || s.State.Msgs != 1 {
 			t.Errorf("after %+v: %+v", p, s)

@@ -8,12 +8,11 @@ import (
 	"agentd/internal/broker/embedded"
 )
 
-// Documents of the index are not worth waiting for the disk of the one server that has them. All other streams are, and with replicas the
-// server lets no stream do without.
+// Documents of the index are not worth waiting for the disk of the one server that has them. With replicas the server lets no stream do without.
 func TestIndex_WaitsForNoDiskWhereOneServerHasIt(t *testing.T) {
 	t.Parallel()
 	c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
-	provision(t, c, Plan{Index: true})
+	provision(t, c, Plan{Index: true, PersistMode: PersistDefault})
 	seen := 0
 	lister := c.js.ListStreams(testContext(t))
 	for info := range lister.Info() {

@@ -134,8 +134,10 @@ func (c *Conn) putAllBack(ctx context.Context) error {
 		}
 		switch {
 		case err == nil, errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}): // there is no such stream
-		case errors.Is(err, ErrAhead), errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}):
-			c.log.Warn("consumers may pass over what comes next; an operator can set them back: nats consumer reset", "error", err)
+		case errors.Is(err, ErrAhead):
+			c.log.Warn("consumers pass over what comes next; an operator can set them back: nats consumer reset", "error", err)
+		case errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}):
+			c.log.Warn("nobody looks whether consumers are ahead of a stream; agentd nats-config has the rights that are missing", "error", err)
 		default:
 			return err
 		}

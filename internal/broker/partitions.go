@@ -84,7 +84,7 @@ func (c *Conn) layoutThere(ctx context.Context) (l Layout, provisioned bool, err
 	return Layout{}, false, nil
 }
 
-// laidOut is a plan with the partitions that there are, or would be, and as the servers can have it. problem says that the plan has others.
+// laidOut is a plan with the partitions and the persistence that there are, or would be. problem says that the plan has other partitions.
 func (c *Conn) laidOut(ctx context.Context, p Plan) (laid Plan, problem *sdk.Error, err error) {
 	if p.Partitions != 0 {
 		if _, err := NewLayout(p.Partitions); err != nil {
@@ -92,8 +92,8 @@ func (c *Conn) laidOut(ctx context.Context, p Plan) (laid Plan, problem *sdk.Err
 		}
 	}
 	there, provisioned, err := c.layoutThere(ctx)
-	if leader.Clustered(c.js) {
-		p.Async = false // nobody would notice that a server was started again: see Server
+	if held, _ := c.nc.ConnectedServerJetStream(); !held || leader.Clustered(c.js) || p.Unreconciled {
+		p.PersistMode = PersistDefault // nobody would notice that the server with the streams was started again (see Server), or do anything about it
 	}
 	switch {
 	case errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}): // whoever looks at the streams says so
@@ -109,7 +109,27 @@ func (c *Conn) laidOut(ctx context.Context, p Plan) (laid Plan, problem *sdk.Err
 		problem = otherPartitions(there.n, p.Partitions)
 	}
 	p.Partitions = there.n
-	return p, problem, nil
+	if p.PersistMode == "" {
+		p.PersistMode, err = c.persistModeOf(ctx, there)
+	}
+	return p, problem, err
+}
+
+// persistModeOf is that of the streams that there are; it is empty where there are none.
+func (c *Conn) persistModeOf(ctx context.Context, l Layout) (PersistMode, error) {
+	for _, z := range Rebuildable {
+		s, err := c.look(ctx, StreamName(c.subjects, l.Zones(z)[0]))
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+		case err != nil:
+			return "", err
+		case s.CachedInfo().Config.PersistMode == jetstream.AsyncPersistMode:
+			return PersistAsync, nil
+		default:
+			return PersistDefault, nil
+		}
+	}
+	return "", nil
 }
 
 // sameLayout reports that a stream was made for another layout.

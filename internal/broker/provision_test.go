@@ -515,11 +515,12 @@ func TestStreams_TakeNoInstructionsFromPublishers(t *testing.T) {
 func TestProvision_PersistMode(t *testing.T) {
 	t.Parallel()
 	rebuilt := map[string]bool{"AGENTD_OUT": true, "AGENTD_DONE": true, "AGENTD_TMR": true}
-	for _, async := range []bool{false, true} {
-		t.Run(fmt.Sprint(async), func(t *testing.T) {
+	for mode, other := range map[PersistMode]PersistMode{PersistDefault: PersistAsync, PersistAsync: PersistDefault, "": PersistDefault} {
+		async := mode != PersistDefault
+		t.Run("as is asked for "+string(mode), func(t *testing.T) {
 			t.Parallel()
 			c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
-			is, other := Plan{Async: async, Index: true}, Plan{Async: !async, Index: true}
+			is, other := Plan{PersistMode: mode, Index: true}, Plan{PersistMode: other, Index: true}
 			provision(t, c, is)
 			for _, name := range Streams(c.Subjects(), Plan{}) {
 				s, err := c.js.Stream(t.Context(), name)
@@ -531,8 +532,10 @@ func TestProvision_PersistMode(t *testing.T) {
 				}
 			}
 			for what, do := range map[string]func(context.Context, Plan) ([]Change, error){"provision": c.Provision, "a dry run": c.Unprovisioned} {
-				if changes, err := do(t.Context(), is); err != nil || len(changes) != 0 {
-					t.Errorf("%s again: %v, %v", what, changes, err)
+				for _, p := range []Plan{is, {Index: true}} { // who asks for nothing leaves what there is
+					if changes, err := do(t.Context(), p); err != nil || len(changes) != 0 {
+						t.Errorf("%s again, with %q: %v, %v", what, p.PersistMode, changes, err)
+					}
 				}
 				changes, err := do(t.Context(), other)
 				if err != nil || len(changes) != len(rebuilt) {
@@ -552,6 +555,19 @@ func TestProvision_PersistMode(t *testing.T) {
 				if f.Code != "persist_mode" || f.Severity != SeverityWarning || f.Remedy != remedyRemake {
 					t.Errorf("finding %+v", f)
 				}
+			}
+			if findings, err := c.Verify(t.Context(), Plan{}); err != nil || len(findings) > 0 {
+				t.Errorf("who asks for nothing finds %v, %v", findings, err)
+			}
+			for _, p := range []Plan{{Unreconciled: true}, {Unreconciled: true, PersistMode: PersistAsync}} {
+				changes, err := c.Unprovisioned(t.Context(), p)
+				refused := errors.Is(err, &sdk.Error{Code: sdk.CodeConfig})
+				if refused != (p.PersistMode == PersistAsync) || !refused && (len(changes) > 0) != async {
+					t.Errorf("where nobody brings back what the server forgets, and %q is asked for: %v, %v", p.PersistMode, changes, err)
+				}
+			}
+			if _, err := c.Provision(t.Context(), Plan{PersistMode: "sync"}); !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
+				t.Errorf("a persistence that there is not: %v", err)
 			}
 			if _, err := c.Unprovisioned(t.Context(), Plan{Replicas: 3}); async != errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
 				t.Errorf("with replicas: %v", err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -84,10 +85,11 @@ type Plan struct {
 	AnswersAge, AnswersNeeded time.Duration
 	// Replicas of each stream; 0 leaves existing streams as they are, and is 1 for new ones.
 	Replicas int
-	// Async has the streams of calls, terminal events and timers made such that the server confirms before it has written: what it loses
-	// the journals bring back (ADR 28). Streams that are there stay as they are, because the server changes none of them, and those of a
-	// cluster have no such mode.
-	Async bool
+	// PersistMode is that of the streams of calls, terminal events and timers. Empty leaves it as it is, and is PersistAsync where there are
+	// none. The server changes it of no stream that is there, and those of a cluster are PersistDefault.
+	PersistMode PersistMode
+	// Unreconciled is that no worker publishes again what the server forgets: then the mode is PersistDefault, and no other may be asked for.
+	Unreconciled bool
 	// AckWait is that of all consumers; 0 is AckWait for those of workers, and CallWait for those of services and webhooks. Tests of
 	// redelivery shorten it.
 	AckWait  time.Duration
@@ -103,6 +105,16 @@ type Plan struct {
 	// are none. It is for ever.
 	Partitions int
 }
+
+// PersistMode is how a server keeps streams that journals fill again, by the names that it has for it.
+type PersistMode string
+
+const (
+	// PersistDefault confirms what is written: where the server syncs every write, what is on disk.
+	PersistDefault PersistMode = "default"
+	// PersistAsync confirms before it is written: what the server loses the journals bring back (ADR 40).
+	PersistAsync PersistMode = "async"
+)
 
 // Layout is that of a plan that says how many partitions there are; of another one, nothing is divided.
 func (p Plan) Layout() Layout { return Layout{p.Partitions} }
@@ -163,7 +175,7 @@ func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 	out.AllowDirect, done.AllowDirect = true, true
 	journal := base(ZoneRun, 0, wire.KindRun, wire.KindBlob, wire.KindSpec)
 	journal.AllowDirect, journal.AllowRollup = true, true // only workers publish there
-	if p.Async && p.Replicas <= 1 {
+	if p.PersistMode != PersistDefault && p.Replicas <= 1 {
 		for _, made := range []*jetstream.StreamConfig{&out, &done, &timer} {
 			made.PersistMode = jetstream.AsyncPersistMode
 		}
@@ -327,6 +339,12 @@ func (c *Conn) check(p Plan) error {
 	for i, s := range p.Services {
 		name(fmt.Sprintf("$.services[%d].domain", i), s.Domain, wire.CheckDomain(s.Domain))
 		name(fmt.Sprintf("$.services[%d].type", i), s.Type, wire.CheckName(s.Type))
+	}
+	if !slices.Contains([]PersistMode{"", PersistDefault, PersistAsync}, p.PersistMode) {
+		fault("$.persist_mode", "default or async", strconv.Quote(string(p.PersistMode)))
+	}
+	if p.Unreconciled && p.PersistMode == PersistAsync {
+		fault("$.persist_mode", "default, because reconciliation is turned off, which brings back what the server forgets", strconv.Quote(string(p.PersistMode)))
 	}
 	filters := map[ConsumerRef]string{}
 	for _, want := range c.consumers(p) {

@@ -146,15 +146,9 @@ type NATS struct {
 	Partitions int `json:"partitions"`
 	// AnswersAge is how long the stream of answers keeps them.
 	AnswersAge time.Duration `json:"answers_age"`
-	// PersistMode is that of the streams that journals can fill again, where they have one replica: PersistDefault or PersistAsync.
+	// PersistMode is that of the streams that journals fill again, "default" or "async"; empty is not set: as they are, async where there are none.
 	PersistMode string `json:"persist_mode"`
 }
-
-// The values of NATS.PersistMode, as the server has them: it confirms what it has written, or before.
-const (
-	PersistDefault = "default"
-	PersistAsync   = "async"
-)
 
 // Redis is how to reach the store, where it is not JetStream.
 type Redis struct {
@@ -248,7 +242,7 @@ func defaults(file string) *Config {
 	return &Config{
 		File: file,
 		Settings: Settings{
-			NATS:      NATS{Root: wire.DefaultRoot, AnswersAge: sdk.DefaultAnswersAge, PersistMode: PersistDefault},
+			NATS:      NATS{Root: wire.DefaultRoot, AnswersAge: sdk.DefaultAnswersAge},
 			Data:      filepath.Join(filepath.Dir(file), ".agentd"),
 			Slots:     sdk.DefaultSlots,
 			Entries:   EntriesPacked,

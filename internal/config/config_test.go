@@ -66,7 +66,6 @@ func TestLoad_Settings(t *testing.T) {
 		Settings: Settings{
 			NATS: NATS{
 				URL: "nats://user:s3cret@localhost:4222", Creds: "testdata/desk/secrets/nats.creds", Root: "desk", Replicas: 3, AnswersAge: sdk.DefaultAnswersAge,
-				PersistMode: PersistDefault,
 			},
 			Redis: Redis{URL: "redis://:s3cret@localhost:6379/0"},
 			Store: StoreJetStream, Entries: EntriesPacked, Data: "testdata/desk/state", Slots: 8, Log: Log{"debug", "json"},

@@ -31,7 +31,6 @@ func TestConfig_ApplyEnvGoesOverTheFile(t *testing.T) {
 	want := mustLoad(t, "testdata/desk/agentd.yaml")
 	want.NATS = NATS{
 		URL: "nats://n", Creds: "n.creds", NKey: "n.nk", CA: "ca.pem", Cert: "cert.pem", Key: "key.pem", Root: "root", Replicas: 5, Partitions: 4, AnswersAge: 7 * 24 * time.Hour,
-		PersistMode: PersistDefault,
 	}
 	want.Redis = Redis{URL: "redis://r", CA: "rca.pem", Cert: "rcert.pem", Key: "rkey.pem"}
 	want.Entries = EntriesPlain

@@ -157,7 +157,7 @@ func TestAfterRestarts_WithoutPower(t *testing.T) {
 			t.Parallel()
 			server := killed.New(t)
 			server.Start()
-			r := startOn(t, broker.ConnectOptions{URL: server.URL(), Wait: true}, func(r *rig) { r.async, r.interval = true, time.Hour })
+			r := startOn(t, broker.ConnectOptions{URL: server.URL(), Wait: true}, func(r *rig) { r.interval = time.Hour })
 			c := &countingService{calls: map[string]int{}}
 			c.serve(r, server.URL())
 			r.done(r.begin("say")) // the streams have blocks
@@ -220,7 +220,7 @@ func TestAfterRestarts_NoRunIsLost(t *testing.T) {
 			t.Parallel()
 			server := killed.New(t)
 			server.Start()
-			options := append([]func(*rig){func(r *rig) { r.async, r.interval = true, time.Hour }}, of.options...)
+			options := append([]func(*rig){func(r *rig) { r.interval = time.Hour }}, of.options...)
 			r := startOn(t, broker.ConnectOptions{URL: server.URL(), Wait: true}, options...)
 			c := &countingService{calls: map[string]int{}}
 			c.serve(r, server.URL())
@@ -469,16 +469,16 @@ func TestRun_StreamsMadeAnew(t *testing.T) {
 				return []map[string]int{r.messages(broker.ZoneOut, wire.KindOut), r.messages(broker.ZoneDone, wire.KindDone), timers}
 			}
 			want := rebuilt()
-			for _, async := range []bool{true, false} {
+			for _, mode := range []broker.PersistMode{broker.PersistDefault, broker.PersistAsync} {
 				r.stop()
 				for _, z := range r.setBack() {
 					r.check("delete stream", r.conn.JetStream().DeleteStream(r.context(), broker.StreamName(r.conn.Subjects(), z)))
 				}
-				r.async = async
+				r.mode = mode
 				r.provision()
 				r.pass()
 				if diff := cmp.Diff(want, rebuilt()); diff != "" {
-					t.Errorf("asynchronous: %v: calls, terminal events and timers (-before +after):\n%s", async, diff)
+					t.Errorf("%s: calls, terminal events and timers (-before +after):\n%s", mode, diff)
 				}
 				r.work()
 			}

@@ -107,8 +107,8 @@ type rig struct {
 	partitions int
 	// ahead is how much the clock of workers and passes is ahead.
 	ahead atomic.Int64
-	// async has the server confirm calls, terminal events and timers before it has written them.
-	async bool
+	// mode is how the server keeps calls, terminal events and timers.
+	mode broker.PersistMode
 	// interval is that of the worker's own passes; 0 makes none.
 	interval time.Duration
 
@@ -181,7 +181,7 @@ func (r *rig) provision() {
 	}
 	plan := worker.Plan(specs)
 	plan.Cold = r.cold
-	plan.Async, plan.Partitions = r.async, cmp.Or(r.partitions, harness.Partitions())
+	plan.PersistMode, plan.Partitions = r.mode, cmp.Or(r.partitions, harness.Partitions())
 	_, err := r.conn.Provision(r.context(), plan)
 	r.check("provision", err)
 }

@@ -140,8 +140,8 @@ func Models(cfg *config.Config) (*llm.Registry, error) {
 // Plan is what the broker needs for the agents, and for the services of all contracts, also of those that no agent calls.
 func Plan(cfg *config.Config) broker.Plan {
 	p := worker.Plan(cfg.Agents)
-	p.Replicas, p.Async = cfg.NATS.Replicas, cfg.NATS.PersistMode == config.PersistAsync
-	p.Partitions = cfg.NATS.Partitions
+	p.Replicas, p.PersistMode = cfg.NATS.Replicas, broker.PersistMode(cfg.NATS.PersistMode)
+	p.Partitions, p.Unreconciled = cfg.NATS.Partitions, cfg.Reconcile.Interval == 0
 	p.Cold = cfg.StoreKind() == config.StoreRedis && cfg.Retention.Hot > 0
 	p.AnswersAge, p.AnswersNeeded = cfg.NATS.AnswersAge, cfg.AnswersNeeded().For
 	for _, c := range cfg.Contracts {

@@ -57,8 +57,7 @@ func (f File) Options() (Options, error) {
 		RedisTLS: RedisTLS{RedisCA: cfg.Redis.CA, RedisCert: cfg.Redis.Cert, RedisKey: cfg.Redis.Key},
 		Root:     cfg.NATS.Root, Encryption: Encryption(keys), PlainEntries: cfg.Entries == config.EntriesPlain,
 		Agents: agents, Models: registry.Provider, Slots: cfg.Slots, Replicas: cfg.NATS.Replicas, Partitions: cfg.NATS.Partitions, AnswersAge: cfg.NATS.AnswersAge,
-		AsyncPersistence: cfg.NATS.PersistMode == config.PersistAsync,
-		Identity:         cfg.Identity, Keys: cfg.Keys,
+		PersistMode: cfg.NATS.PersistMode, Identity: cfg.Identity, Keys: cfg.Keys,
 		ReconcileEvery: period(cfg.Reconcile.Interval), ReconcileFullEvery: period(cfg.Reconcile.FullInterval), LostAfter: cfg.Reconcile.OlderThan,
 		History: period(cfg.Retention.History), CallsKept: period(cfg.Retention.Calls), Hot: cfg.Retention.Hot, EarlyDecisions: cfg.Approvals.Early, Logger: f.Logger,
 	}, nil

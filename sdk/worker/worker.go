@@ -72,9 +72,9 @@ type Options struct {
 	// AnswersAge is how long the broker keeps answers, and messages to runs, for Provision; 0 is 7 days. It is never shorter than the agents
 	// need: as long as their calls may wait.
 	AnswersAge time.Duration
-	// AsyncPersistence has Provision make the streams of calls, terminal events and timers, where they have one replica, such that the
-	// server confirms before it has written: what it loses when it is killed the journals bring back. Streams that are there stay as they are.
-	AsyncPersistence bool
+	// PersistMode is how Provision has one server keep calls, terminal events and timers: "default" has it confirm what it has written, "async"
+	// before, and the journals bring back what it loses. Empty leaves streams that are there as they are, and makes others async.
+	PersistMode string
 
 	// Identity refuses runs and decisions without a principal that the broker enforced as the last token of their subject.
 	Identity bool
@@ -322,9 +322,10 @@ func (s *serving) plan() broker.Plan {
 		specs[i] = a.Spec
 	}
 	plan := worker.Plan(specs)
-	plan.Replicas, plan.Partitions, plan.Async = s.Replicas, s.Partitions, s.AsyncPersistence
+	plan.Replicas, plan.Partitions, plan.PersistMode = s.Replicas, s.Partitions, broker.PersistMode(s.PersistMode)
 	plan.Cold = s.RedisURL != "" && s.Hot > 0
 	reconciled := max(cmp.Or(s.ReconcileEvery, sdk.DefaultReconcile), 0)
+	plan.Unreconciled = reconciled == 0
 	need := answers.Needed(specs).WithEarly(s.EarlyDecisions).WithReconcile(reconciled, cmp.Or(s.LostAfter, sdk.DefaultLostAfter))
 	plan.AnswersAge, plan.AnswersNeeded = s.AnswersAge, need.For
 	return plan

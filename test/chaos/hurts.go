@@ -23,6 +23,8 @@ type hurts struct {
 	// ends are when runs ended; asked is how long commands took, by when they began.
 	ends  []time.Time
 	asked []asked
+	// waits are what the driver's requests waited for.
+	waits []wait
 }
 
 // hurt is something that was done, from when until when.
@@ -37,6 +39,19 @@ type asked struct {
 	at   time.Time
 	took time.Duration
 	err  error
+}
+
+// wait is that a request had waited for a second, for what and why.
+type wait struct {
+	at   time.Time
+	what string
+	err  error
+}
+
+func (h *hurts) waited(what string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waits = append(h.waits, wait{time.Now(), what, err})
 }
 
 func (h *hurts) note(name string, from, until time.Time) {
@@ -120,6 +135,24 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
+// printSlow writes which fault was the last one before a command, and what it may have waited for.
+func (h *hurts) printSlow(w *world, a asked) {
+	since := func(at time.Time) time.Duration { return at.Sub(w.began).Round(100 * time.Millisecond) }
+	w.printf("  a command took %s, from %s on", a.took.Round(time.Millisecond), since(a.at))
+	for _, f := range slices.Backward(h.list) {
+		if f.from.Before(a.at) {
+			w.printf("; before it, until %s: %s", since(f.until), f.name)
+			break
+		}
+	}
+	for _, waited := range h.waits {
+		if waited.at.After(a.at) && waited.at.Before(a.at.Add(a.took)) {
+			w.printf("; %s: %v", waited.what, waited.err)
+		}
+	}
+	w.printf("\n")
+}
+
 // print writes what each kind of fault cost.
 func (h *hurts) print(w *world) {
 	h.mu.Lock()
@@ -150,6 +183,7 @@ func (h *hurts) print(w *world) {
 			worst = max(worst, a.took)
 		case a.took > 2*time.Second:
 			slow++
+			h.printSlow(w, a)
 		}
 		if !hurt {
 			longest = max(longest, a.took)

@@ -98,7 +98,7 @@ func open(ctx context.Context, o options) (_ *world, err error) {
 	}
 	// The driver's own connections bypass the proxies: clients and services are not what is tested.
 	w.conn, err = broker.Connect(ctx, broker.ConnectOptions{
-		URL: url, Name: "driver", Subjects: subjects, Logger: slog.New(slog.DiscardHandler), Wait: true,
+		URL: url, Name: "driver", Subjects: subjects, Logger: slog.New(slog.DiscardHandler), Wait: true, Waits: w.hurts.waited,
 	})
 	if err != nil {
 		return nil, err
@@ -109,7 +109,10 @@ func open(ctx context.Context, o options) (_ *world, err error) {
 	}
 	plan := worker.Plan(specs())
 	plan.Hooks = w.webhooks.plan()
-	plan.AckWait, plan.Async, plan.Partitions = ackWait, w.setsBack, w.layout.Partitions()
+	plan.AckWait, plan.PersistMode, plan.Partitions = ackWait, broker.PersistDefault, w.layout.Partitions()
+	if w.setsBack {
+		plan.PersistMode = broker.PersistAsync
+	}
 	if w.clustered {
 		plan.Replicas = len(w.cluster.Nodes)
 	}

@@ -20,8 +20,8 @@ import (
 	"agentd/sdk/service"
 )
 
-// Streams with a thousand runs that wait and a thousand that have ended (with the race detector a tenth of them) are made asynchronous, by somebody who is interrupted on the way, and
-// back again. Nothing is lost, nobody is called twice, and every run ends once.
+// Streams with a thousand runs that wait and a thousand that have ended (with the race detector a tenth of them) are given another persistence, by somebody who is interrupted on
+// the way, and their own again. Nothing is lost, nobody is called twice, and every run ends once.
 func TestRebuild_OfAThousandRunsThatWaitAndAThousandThatHaveEnded(t *testing.T) {
 	t.Parallel()
 	const each = rebuilt
@@ -48,9 +48,9 @@ func TestRebuild_OfAThousandRunsThatWaitAndAThousandThatHaveEnded(t *testing.T) 
 	}
 	r.halt(first)
 
-	for _, async := range []bool{true, false} {
+	for _, mode := range []broker.PersistMode{broker.PersistDefault, broker.PersistAsync} {
 		o := rebuild.Options{Conn: r.client, Plan: worker.Plan(r.specs), Zones: broker.Rebuildable, Dir: t.TempDir()}
-		o.Plan.Async = async
+		o.Plan.PersistMode = mode
 		before := r.messages(o.Zones...)
 		interrupted, interrupt := context.WithCancel(t.Context())
 		o.Tell = func(what string) {

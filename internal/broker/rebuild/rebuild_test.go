@@ -54,11 +54,11 @@ func start(t *testing.T) *site {
 	})
 	s := &site{T: t, conn: conn}
 	plan := broker.Plan{
-		AckWait: time.Hour, Agents: []broker.AgentPlan{{Name: "desk", Type: "desk"}}, Services: []broker.ServicePlan{{Type: "calc.add"}},
+		AckWait: time.Hour, PersistMode: broker.PersistDefault, Agents: []broker.AgentPlan{{Name: "desk", Type: "desk"}}, Services: []broker.ServicePlan{{Type: "calc.add"}},
 	}
 	_, err = conn.Provision(t.Context(), plan)
 	s.check(err)
-	plan.Async = true
+	plan.PersistMode = broker.PersistAsync
 	s.Options = Options{
 		Conn: conn, Plan: plan, Zones: broker.Rebuildable, Dir: filepath.Join(t.TempDir(), "backups"),
 		Tell: func(what string) { s.told = append(s.told, what) },
@@ -164,13 +164,12 @@ func TestStreams_KeepWhatIsInThem(t *testing.T) {
 	if got := position(); got != want {
 		t.Fatalf("before, the consumer has %s, want %s", got, want)
 	}
-	for _, async := range []bool{true, false} {
-		s.Plan.Async = async
+	for _, mode := range []broker.PersistMode{broker.PersistAsync, broker.PersistDefault} {
+		s.Plan.PersistMode = mode
 		if got := s.rebuild(); got != allThree {
 			t.Errorf("it says %s", got)
 		}
-		mode := map[bool]string{true: "async", false: "default"}[async]
-		if got := s.persistence(); got != "default default "+mode+" "+mode+" "+mode+" default" {
+		if got, want := s.persistence(), fmt.Sprintf("default default %s %s %s default", mode, mode, mode); got != want {
 			t.Errorf("the streams are %s", got)
 		}
 		if got := s.called(); got != "1 call0, 2 call1, 3 call2, 4 call3, 5 call4" {
@@ -278,7 +277,7 @@ func TestStreams_KnowWhichBackupsAreOver(t *testing.T) {
 
 	s.call("another")
 	s.check(os.CopyFS(s.Dir, os.DirFS(older)))
-	s.Plan.Async = false
+	s.Plan.PersistMode = broker.PersistDefault
 	if got := s.rebuild(); got != allThree || s.called() != "1 call, 2 another" {
 		t.Errorf("it says %q, and the stream has %s", got, s.called())
 	}
