@@ -47,15 +47,13 @@ func (c *Conn) disconnected() {
 
 // publishable waits until a subject may be published on: for a connection, and until no consumer of its stream is ahead.
 func (c *Conn) publishable(ctx context.Context, subject string) error {
-	if !slices.Contains(Rebuildable, Layout{}.ZoneOf(subject)) || leader.Clustered(c.js) {
+	looked := c.inPlace.process.Load()
+	if looked != nil && c.nc.ConnectedServerId() == *looked || !slices.Contains(Rebuildable, Layout{}.ZoneOf(subject)) || leader.Clustered(c.js) {
 		return nil
 	}
 	server, err := c.awaitServer(ctx)
-	if err != nil {
+	if err != nil || server == "" {
 		return err
-	}
-	if looked := c.inPlace.process.Load(); server == "" || looked != nil && *looked == server {
-		return nil
 	}
 	select {
 	case looked := <-c.inPlace.looking.DoChan(server, func() (any, error) { return nil, c.lookAtConsumers(server) }):

@@ -177,6 +177,11 @@ func TestPutBack_TimersThatTheServerMayHavePublished(t *testing.T) {
 	if m := delivered(t, workers, 1)[0]; m.Subject() != c.subjects.Fire("travel.desk", testRun) {
 		t.Errorf("%s comes again", m.Subject())
 	}
+	// Each connection has all put back once for each process, and no other that follows does it again.
+	call(t, connect(t, ConnectOptions{InProcess: server}), "another")
+	if info, err := workers.Info(ctx); err != nil || info.NumPending > 0 {
+		t.Errorf("%+v comes again: %v", info, err)
+	}
 }
 
 // delivered are the next n messages of a consumer.

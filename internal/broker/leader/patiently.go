@@ -16,11 +16,13 @@ const (
 	// electing is for how long a request is repeated while nobody leads what it is for: servers notice after up to 20 s that they are cut
 	// off, and elect another leader in 4 to 9 s.
 	electing = 30 * time.Second
-	// attempt bounds one request that may be repeated: it may have been lost with the leader that it reached.
-	attempt = 2 * time.Second
 	// onlyAttempt bounds a request to a server that is alone, where it is made once.
 	onlyAttempt = 5 * time.Second
 )
+
+// attempts bound each request that may be repeated, one after the other: it may have been lost with the leader that it reached, or need longer
+// than the one before had.
+var attempts = retry.Pauses{First: time.Second, Longest: 4 * time.Second}
 
 // asking are the pauses between requests.
 var asking = retry.Pauses{First: 100 * time.Millisecond, Longest: 500 * time.Millisecond}
@@ -37,10 +39,11 @@ type Listener interface {
 // away that are to have it, until ctx ends or an election must be over. A server that is alone elects nobody: there it is made once.
 func Patiently(ctx context.Context, js jetstream.JetStream, what string, request func(context.Context) error) error {
 	again := func(err error) bool { return Unanswered(err) || unplaced(err) }
+	bounds := attempts.Start()
 	return patiently(ctx, js, what, again, func(ctx context.Context) error {
-		within := attempt
-		if !Clustered(js) {
-			within = onlyAttempt
+		within := onlyAttempt
+		if Clustered(js) {
+			within = bounds.Next()
 		}
 		bounded, cancel := context.WithTimeout(ctx, within)
 		defer cancel()
@@ -62,6 +65,9 @@ func patiently(
 	known := Clustered(js)
 	for pauses := asking.Start(); ; {
 		err := request(ctx)
+		if err == nil && !known {
+			return nil
+		}
 		if known = known || Clustered(js); !known {
 			return err
 		}

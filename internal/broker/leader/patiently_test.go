@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -72,5 +73,33 @@ func TestPatiently_BetweenServers(t *testing.T) {
 		if asked != want || (err == nil) != (want > 1) {
 			t.Errorf("with the URLs %q: after %d requests, %v", s.ClientURL()+urls, asked, err)
 		}
+	}
+}
+
+// A request that was lost is soon made again; one that needs long is given longer each time.
+func TestPatiently_GivesEachRequestLonger(t *testing.T) {
+	t.Parallel()
+	s := member.Start(t, "three", server.RANDOM_PORT)
+	nc, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second}
+	var given []time.Duration
+	err = Patiently(t.Context(), js, "stream AGENTD_START", func(ctx context.Context) error {
+		if len(given) == len(want) {
+			return nil
+		}
+		deadline, _ := ctx.Deadline()
+		given = append(given, time.Until(deadline).Round(time.Second))
+		return context.DeadlineExceeded
+	})
+	if err != nil || !slices.Equal(given, want) {
+		t.Errorf("requests are given %v, want %v: %v", given, want, err)
 	}
 }
