@@ -35,8 +35,8 @@ func (r *Report) judge() {
 			"a larger machine for it, or several servers with the leaders of the streams apart")
 	}
 	if p := r.Probe.WritesPerSecond; p > 0 {
-		if used := r.Stored * r.RunsPerSecond / p; used >= fullDisk {
-			add(fmt.Sprintf("the disk of the NATS servers: %.0f stored messages a second, where one stream took %.0f with nothing else to do", r.Stored*r.RunsPerSecond, p),
+		if used := r.Awaited * r.RunsPerSecond / p; used >= fullDisk {
+			add(fmt.Sprintf("the disk of the NATS servers: %.0f stored messages a second, where one stream took %.0f with nothing else to do", r.Awaited*r.RunsPerSecond, p),
 				used, "a disk that syncs faster, several NATS servers with the leaders of the streams apart, or Redis for the journals if JetStream has them")
 		}
 	}
@@ -75,8 +75,14 @@ func (r *Report) waits() Limit {
 	return l
 }
 
-// inARow is how many writes of a run wait for each other: its start, and for each turn an entry, the call, and its answer; and the end.
-func (r *Report) inARow() float64 { return float64(3 + 3*r.Setting.Turns) }
+// inARow is how many writes of a run wait for each other: its start, and for each turn an entry, the call, and its answer; and the end. Calls and
+// the end that the server confirms before it has written them are not among them.
+func (r *Report) inARow() float64 {
+	if r.Awaited < r.Stored {
+		return float64(2 + 2*r.Setting.Turns)
+	}
+	return float64(3 + 3*r.Setting.Turns)
+}
 
 // writeMS is one of these writes.
 func (r *Report) writeMS() float64 { return max(r.Probe.WriteMS, r.Probe.RoundTripMS) }

@@ -9,7 +9,7 @@ import (
 func TestReport_SaysWhatLimits(t *testing.T) {
 	t.Parallel()
 	usual := Report{
-		Setting: Setting{Turns: 3, Clients: 8, Workers: 1, Slots: 32, Processors: 4}, RunsPerSecond: 100, Stored: 9,
+		Setting: Setting{Turns: 3, Clients: 8, Workers: 1, Slots: 32, Processors: 4}, RunsPerSecond: 100, Stored: 9, Awaited: 9,
 		Run: Spread{P50: 80}, Alone: Spread{P50: 20}, Probe: Probe{WriteMS: 1, WritesPerSecond: 6500},
 	}
 	for name, of := range map[string]struct {
@@ -22,6 +22,7 @@ func TestReport_SaysWhatLimits(t *testing.T) {
 		"other programs":    {func(r *Report) { r.Busy, r.MachineBusy = 0.3, 0.95 }, []string{"only 30 %", "another machine"}},
 		"the server":        {func(r *Report) { r.Setting.NATSCores, r.Setting.NATSProcessors = 2, 1.9 }, []string{"1.9 of 2", "larger machine"}},
 		"the disk":          {func(r *Report) { r.RunsPerSecond = 500 }, []string{"4500 stored messages a second", "syncs faster"}},
+		"written later":     {func(r *Report) { r.RunsPerSecond, r.Awaited = 500, 4 }, []string{"waiting: a run alone takes 20.0 ms, in which it waits for about 8 writes", "more at a time"}},
 		"slots":             {func(r *Report) { r.Setting.Clients, r.Setting.ModelLatencyMS = 64, 1 }, []string{"32 for 64 runs", "more slots"}},
 		"the model":         {func(r *Report) { r.Setting.ModelLatencyMS = 15 }, []string{"the model: 60 of 80 ms", "more clients"}},
 		"few at a time":     {func(r *Report) { r.RunsPerSecond = 390 }, []string{"waiting: a run alone takes 20.0 ms", "--clients 16"}},

@@ -225,7 +225,7 @@ func (s *System) snapshot(ctx context.Context, redis *redisstore.Store) (shot sn
 		if err != nil {
 			return shot, err
 		}
-		shot.streams[string(zone)] = Stream{Stored: float64(state.Last), Bytes: float64(state.Bytes)}
+		shot.streams[string(zone)] = Stream{Stored: float64(state.Last), Bytes: float64(state.Bytes), PersistMode: state.PersistMode}
 	}
 	if redis != nil {
 		shot.memory, err = redis.Weigh(ctx)
@@ -255,9 +255,13 @@ func (r *Report) count(before, after snapshot) {
 		b := before.streams[zone]
 		of := Stream{Stored: (a.Stored - b.Stored) / float64(r.Runs), Bytes: (a.Bytes - b.Bytes) / float64(r.Runs)}
 		if of != (Stream{}) {
+			of.PersistMode = a.PersistMode
 			r.Streams[zone] = of
 		}
 		r.Stored += of.Stored
+		if a.PersistMode != broker.PersistAsync {
+			r.Awaited += of.Stored
+		}
 		r.StoredBytes += of.Bytes
 	}
 	for name, n := range after.redis {

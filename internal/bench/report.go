@@ -1,5 +1,7 @@
 package bench
 
+import "agentd/internal/broker"
+
 // Report is what was measured. Counts, bytes and allocations are of one run, on the average of those under load.
 type Report struct {
 	Setting Setting `json:"setting"`
@@ -15,8 +17,10 @@ type Report struct {
 	// Messages are those that programs published to NATS, acknowledgements and requests included, and MessageBytes what was in them.
 	Messages     Messages `json:"messages"`
 	MessageBytes float64  `json:"message_bytes"`
-	// Stored is how many messages streams took, and StoredBytes what they keep of them, by the stream without its root.
+	// Stored is how many messages streams took, Awaited how many of them were written before they were confirmed, and StoredBytes what streams keep
+	// of them, by the stream without its root.
 	Stored      float64           `json:"stored"`
+	Awaited     float64           `json:"awaited"`
 	StoredBytes float64           `json:"stored_bytes"`
 	Streams     map[string]Stream `json:"streams"`
 	// Redis is nil where JetStream is the store.
@@ -78,6 +82,8 @@ type Messages struct {
 type Stream struct {
 	Stored float64 `json:"stored"`
 	Bytes  float64 `json:"bytes"`
+	// PersistMode is whether the server confirms what it has written, or before.
+	PersistMode broker.PersistMode `json:"persist_mode"`
 }
 
 // Redis is what a run costs there. MemoryBytes is that of the keys.

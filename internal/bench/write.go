@@ -86,7 +86,7 @@ func (r *Report) writeCosts(w io.Writer) error {
 		of := r.Streams[zone]
 		streams = append(streams, fmt.Sprintf("%s %.1f (%s)", zone, of.Stored, show.Size(of.Bytes)))
 	}
-	row("messages stored by NATS", fmt.Sprintf("%.1f", r.Stored), fmt.Sprintf("%s, of which %s are kept", strings.Join(streams, ", "), show.Size(r.StoredBytes)))
+	row("messages stored by NATS", fmt.Sprintf("%.1f", r.Stored), fmt.Sprintf("%s, of which %s are kept; %.1f are written before they are confirmed", strings.Join(streams, ", "), show.Size(r.StoredBytes), r.Awaited))
 	if r.Redis != nil {
 		var commands []string
 		for _, name := range slices.Sorted(maps.Keys(r.Redis.Commands)) {

@@ -123,13 +123,18 @@ func (c *Conn) persistModeOf(ctx context.Context, l Layout) (PersistMode, error)
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 		case err != nil:
 			return "", err
-		case s.CachedInfo().Config.PersistMode == jetstream.AsyncPersistMode:
-			return PersistAsync, nil
 		default:
-			return PersistDefault, nil
+			return persistModeIn(s.CachedInfo().Config), nil
 		}
 	}
 	return "", nil
+}
+
+func persistModeIn(s jetstream.StreamConfig) PersistMode {
+	if s.PersistMode == jetstream.AsyncPersistMode {
+		return PersistAsync
+	}
+	return PersistDefault
 }
 
 // sameLayout reports that a stream was made for another layout.

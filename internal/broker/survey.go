@@ -26,6 +26,8 @@ type ZoneState struct {
 	Last, Subjects, Messages, Bytes uint64
 	// MaxAge is how long it keeps a message; 0 is for ever.
 	MaxAge time.Duration
+	// PersistMode is whether it confirms what it has written, or before.
+	PersistMode PersistMode
 }
 
 // ZoneState asks the stream's leader.
@@ -36,7 +38,7 @@ func (c *Conn) ZoneState(ctx context.Context, z Zone) (ZoneState, error) {
 	}
 	info := s.CachedInfo()
 	state := info.State
-	return ZoneState{state.LastSeq, state.NumSubjects, state.Msgs, state.Bytes, info.Config.MaxAge}, nil
+	return ZoneState{state.LastSeq, state.NumSubjects, state.Msgs, state.Bytes, info.Config.MaxAge, persistModeIn(info.Config)}, nil
 }
 
 // NotProvisioned reports whether an error, also one of a store on JetStream, is that the server does not have a stream.

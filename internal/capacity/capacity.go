@@ -74,6 +74,9 @@ const (
 	Runs   = "RUN"
 )
 
+// asynchronous are the streams that one server confirms before it has written them (ADR 40).
+var asynchronous = []string{Out, Done, Timers}
+
 // Run is what a run of so many turns costs each stream. said is how many bytes each turn has of each: text, argument and result. redis
 // keeps the journal elsewhere.
 func Run(turns, said int, redis bool) map[string]Cost {
@@ -198,7 +201,9 @@ func Plan(l Load) Needs {
 	for _, s := range n.Streams {
 		n.ServerSubjects += share * s.Subjects
 		n.ServerDisk += share * s.Bytes
-		n.Syncs += share * s.MessagesPerSecond
+		if l.Servers > 1 || !slices.Contains(asynchronous, s.Name) {
+			n.Syncs += share * s.MessagesPerSecond
+		}
 		busiest = max(busiest, s.MessagesPerSecond/float64(s.Partitions))
 	}
 	n.ServerMemory = serverBytes + subjectBytes*n.ServerSubjects

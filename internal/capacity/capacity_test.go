@@ -42,6 +42,9 @@ func TestPlan(t *testing.T) {
 	near(t, "subjects of journals", n.stream(Runs).Subjects, 10*(7+23+90+7)*day)
 	near(t, "messages of journals", n.stream(Runs).Messages, 10*(8*7+23+90+7)*day)
 	near(t, "synced writes", n.Syncs, 10*(1+3+3+1+2+8))
+	alone := usual()
+	alone.Servers, alone.Replicas = 1, 1
+	near(t, "synced writes of one server", Plan(alone).Syncs, 10*(1+3+8)) // calls, terminal events and timers are written later
 	near(t, "runs in hand", n.Driven, 10*4*2)
 	near(t, "runs that wait", n.Waiting, 10*3)
 	if n.Workers != 5 { // 80 of 32 slots each, of which 0.7 are used, and one more
