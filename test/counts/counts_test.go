@@ -122,6 +122,12 @@ func start(t *testing.T, open openStore, of talk, change ...func(*broker.Plan)) 
 	server, err := embedded.Start(embedded.Options{Dir: t.TempDir()})
 	check(t, err)
 	t.Cleanup(func() { check(t, server.Close()) })
+	return startOn(t, server, open, of, change...)
+}
+
+// startOn is start on a server that is there.
+func startOn(t *testing.T, server broker.InProcess, open openStore, of talk, change ...func(*broker.Plan)) *system {
+	t.Helper()
 	tapOf := func() *tap { return &tap{server: server, counts: map[string]int{}} }
 	s := &system{t: t, talk: of, worker: tapOf(), service: tapOf(), client: tapOf(), commands: &commands{}}
 	s.conn, s.control = s.connect(s.client), s.connect(server)
@@ -130,7 +136,7 @@ func start(t *testing.T, open openStore, of talk, change ...func(*broker.Plan)) 
 	for _, c := range change {
 		c(&plan)
 	}
-	_, err = s.control.Provision(t.Context(), plan)
+	_, err := s.control.Provision(t.Context(), plan)
 	check(t, err)
 	// Nobody looks what a server that was started again has forgotten: that happens once, seconds after the start of a worker.
 	for _, token := range []string{wire.NameToken(spec.Name), broker.Unserved} {
