@@ -59,6 +59,10 @@ func TestConn_CountsItsTraffic(t *testing.T) {
 	c := connect(t, ConnectOptions{InProcess: server})
 	provision(t, c, testPlan)
 	call(t, c, "the-first-has-consumers-looked-at")
+	eventually(t, "that is noted", func() bool {
+		noted, err := c.Note(testContext(t), c.inPlaceNote())
+		return err == nil && string(noted) == c.Server()
+	})
 	before := c.Traffic()
 	mustPublish(t, c.Publish(testContext(t), c.Subjects().Call(testCall), event("e")))
 	after := c.Traffic()

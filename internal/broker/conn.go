@@ -8,6 +8,7 @@ import (
 	"net"
 	neturl "net/url"
 	"regexp"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -111,6 +112,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
+			c.cameBack()
 			c.reconnected()
 			c.log.Info("connected to NATS again", "url", nc.ConnectedUrlRedacted())
 		}),
@@ -214,15 +216,18 @@ func (c *Conn) ready(ctx context.Context, url string) error {
 }
 
 func (c *Conn) checkVersion() error {
-	var major, minor int
-	if _, err := fmt.Sscanf(c.nc.ConnectedServerVersion(), "%d.%d", &major, &minor); err != nil {
-		return fmt.Errorf("server version %q: %w", c.nc.ConnectedServerVersion(), err)
-	}
-	if major < minServer[0] || (major == minServer[0] && minor < minServer[1]) {
+	if !c.serverIs(minServer) {
 		return sdk.Errorf(sdk.CodeConfig, "the NATS server is %s; agentd needs %d.%d or newer, because its timers are scheduled messages",
 			c.nc.ConnectedServerVersion(), minServer[0], minServer[1])
 	}
 	return nil
+}
+
+// serverIs reports whether the server is of a version, or newer.
+func (c *Conn) serverIs(oldest [2]int) bool {
+	var is [2]int
+	_, err := fmt.Sscanf(c.nc.ConnectedServerVersion(), "%d.%d", &is[0], &is[1])
+	return err == nil && slices.Compare(is[:], oldest[:]) >= 0
 }
 
 // Subjects are those of this connection's root.

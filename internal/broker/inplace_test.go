@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/broker/embedded"
@@ -87,11 +88,11 @@ func TestPutBack_ConsumersThatAreAheadOfTheirStream(t *testing.T) {
 			t.Parallel()
 			r, service, started := startAhead(t, of.inHand)
 			call(t, &Conn{js: r.conn.js.(followed).JetStream, nc: r.conn.nc, subjects: r.conn.subjects, log: r.conn.log}, "before") // nobody has looked
-			back, err := r.conn.PutBack(testContext(t), ZoneOut, started)
+			back, err := r.conn.putBack(testContext(t), started, ZoneOut)
 			if diff := cmp.Diff([]string{aheadStream + "." + service.CachedInfo().Name}, back); err != nil || diff != "" {
 				t.Fatalf("put back are (-want +got):\n%s%v", diff, err)
 			}
-			if again, err := r.conn.PutBack(testContext(t), ZoneOut, started); err != nil || len(again) != 0 {
+			if again, err := r.conn.putBack(testContext(t), started, ZoneOut); err != nil || len(again) != 0 {
 				t.Errorf("put back again are %v: %v", again, err)
 			}
 			call(t, r.conn, "after")
@@ -113,34 +114,75 @@ func TestPublish_NotBeforeConsumersArePutBack(t *testing.T) {
 	}
 	want = append(want, "after", "later")
 	call(t, r.conn, "after")
+	noted(t, r.conn)
 	// Another connection does not do it again.
 	call(t, connect(t, ConnectOptions{URL: r.server.URL()}), "later")
 	if diff := cmp.Diff(want, comes(t, service, len(want))); diff != "" {
 		t.Errorf("what comes (-want +got):\n%s", diff)
 	}
-	if noted, err := r.conn.Note(testContext(t), "in_place_"); err != nil || string(noted) != r.conn.Server() {
-		t.Errorf("it is noted that consumers are in place in %q, not in %q: %v", noted, r.conn.Server(), err)
+}
+
+// noted waits until it is noted that consumers are in place in the process that a connection is to.
+func noted(t *testing.T, c *Conn) {
+	t.Helper()
+	eventually(t, "it is noted that consumers are in place", func() bool {
+		noted, err := c.Note(testContext(t), "in_place_")
+		return err == nil && len(noted) > 0 && string(noted) == c.Server()
+	})
+}
+
+// What is published while the server is away is stored in the next process when consumers are where their streams are, however many addresses it
+// may be reached by.
+func TestPublish_WaitsUntilConsumersArePutBack(t *testing.T) {
+	t.Parallel()
+	for _, more := range []string{"", ",nats://localhost:1"} {
+		r, published := startRestorable(t), make(chan error, 1)
+		c := connect(t, ConnectOptions{URL: r.server.URL() + more})
+		r.while(func() error {
+			eventually(t, "it is away", func() bool { return !c.Connected() })
+			go func() { published <- c.Publish(testContext(t), c.subjects.Call(testCall), event("waiting")) }()
+			select {
+			case err := <-published:
+				return fmt.Errorf("it was published while there was no server: %w", err)
+			case <-time.After(10 * time.Millisecond):
+				return nil
+			}
+		})
+		if err := <-published; err != nil {
+			t.Fatal(err)
+		}
+		noted(t, c)
 	}
 }
 
-// What is published while the server is away is stored in the next process when consumers are where their streams are.
-func TestPublish_WaitsUntilConsumersArePutBack(t *testing.T) {
+// A connection that comes back to the same process has nothing put back, now and after the next restart, for having been away.
+func TestPublish_AfterTheConnectionWasLost(t *testing.T) {
 	t.Parallel()
-	r, published := startRestorable(t), make(chan error, 1)
-	r.while(func() error {
-		go func() { published <- r.conn.Publish(testContext(t), r.conn.subjects.Call(testCall), event("waiting")) }()
-		select {
-		case err := <-published:
-			return fmt.Errorf("it was published while there was no server: %w", err)
-		case <-time.After(10 * time.Millisecond):
-			return nil
-		}
-	})
-	if err := <-published; err != nil {
+	c := provisioned(t)
+	call(t, c, "before")
+	c.inPlace.lost.Store(1) // as if it had been lost before
+	back := c.nc.StatusChanged(nats.CONNECTED)
+	if err := c.nc.ForceReconnect(); err != nil {
 		t.Fatal(err)
 	}
-	if noted, err := r.conn.Note(testContext(t), "in_place_"); err != nil || string(noted) != r.conn.Server() {
-		t.Errorf("it is noted that consumers are in place in %q, not in %q: %v", noted, r.conn.Server(), err)
+	<-back
+	eventually(t, "it is forgotten when it was lost", func() bool { return c.inPlace.lost.Load() == 0 })
+	call(t, c, "after")
+	if !c.looked(c.Server()) {
+		t.Error("consumers are looked at again")
+	}
+}
+
+// Where a stream is missing, consumers of it cannot be ahead, and of others they are not.
+func TestPublish_WithoutAStream(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	if err := c.js.DeleteStream(testContext(t), "AGENTD_TMR"); err != nil {
+		t.Fatal(err)
+	}
+	call(t, c, "without-timers")
+	if !c.looked(c.Server()) {
+		t.Error("consumers are looked at each time")
 	}
 }
 
@@ -166,17 +208,18 @@ func TestPutBack_TimersThatTheServerMayHavePublished(t *testing.T) {
 	}
 	fire()
 	began := time.Now()
-	if back, err := c.PutBack(ctx, ZoneTimer, began); err != nil || len(back) > 0 {
+	if back, err := c.putBack(ctx, began, ZoneTimer); err != nil || len(back) > 0 {
 		t.Fatalf("put back are %v, though nothing was published since: %v", back, err)
 	}
 	fire()
-	back, err := c.PutBack(ctx, ZoneTimer, began)
+	back, err := c.putBack(ctx, began, ZoneTimer)
 	if diff := cmp.Diff([]string{"AGENTD_TMR.agent_travel_desk"}, back); err != nil || diff != "" {
 		t.Fatalf("put back are (-want +got):\n%s%v", diff, err)
 	}
 	if m := delivered(t, workers, 1)[0]; m.Subject() != c.subjects.Fire("travel.desk", testRun) {
 		t.Errorf("%s comes again", m.Subject())
 	}
+	noted(t, c)
 	// Each connection has all put back once for each process, and no other that follows does it again.
 	call(t, connect(t, ConnectOptions{InProcess: server}), "another")
 	if info, err := workers.Info(ctx); err != nil || info.NumPending > 0 {

@@ -92,8 +92,8 @@ func (c *Conn) laidOut(ctx context.Context, p Plan) (laid Plan, problem *sdk.Err
 		}
 	}
 	there, provisioned, err := c.layoutThere(ctx)
-	if held, _ := c.nc.ConnectedServerJetStream(); !held || leader.Clustered(c.js) || p.Unreconciled {
-		p.PersistMode = PersistDefault // nobody would notice that the server with the streams was started again (see Server), or do anything about it
+	if p.Unreconciled || !c.refillable() {
+		p.PersistMode = PersistDefault
 	}
 	switch {
 	case errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}): // whoever looks at the streams says so
@@ -115,12 +115,19 @@ func (c *Conn) laidOut(ctx context.Context, p Plan) (laid Plan, problem *sdk.Err
 	return p, problem, err
 }
 
+// refillable reports whether workers would notice that the server with the streams was started again (see Server), and could have consumers
+// that are ahead of a stream deliver what it gets back.
+func (c *Conn) refillable() bool {
+	held, _ := c.nc.ConnectedServerJetStream()
+	return held && !leader.Clustered(c.js) && c.resets()
+}
+
 // persistModeOf is that of the streams that there are; it is empty where there are none.
 func (c *Conn) persistModeOf(ctx context.Context, l Layout) (PersistMode, error) {
 	for _, z := range Rebuildable {
 		s, err := c.look(ctx, StreamName(c.subjects, l.Zones(z)[0]))
 		switch {
-		case errors.Is(err, jetstream.ErrStreamNotFound):
+		case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}): // whoever looks at it says so
 		case err != nil:
 			return "", err
 		default:

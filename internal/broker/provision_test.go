@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -573,5 +574,45 @@ func TestProvision_PersistMode(t *testing.T) {
 				t.Errorf("with replicas: %v", err)
 			}
 		})
+	}
+}
+
+// Clients of a leaf node see its process, and not that of the server with the streams: nobody would notice that one's restart.
+func TestProvision_BehindALeafNode(t *testing.T) {
+	t.Parallel()
+	start := func(o server.Options) *server.Server {
+		t.Helper()
+		o.Host, o.Port, o.NoLog, o.NoSigs = "127.0.0.1", server.RANDOM_PORT, true, true
+		s, err := server.NewServer(&o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Start()
+		t.Cleanup(func() {
+			s.Shutdown()
+			s.WaitForShutdown()
+		})
+		if !s.ReadyForConnections(deadline) {
+			t.Fatal("a server does not start")
+		}
+		return s
+	}
+	port := ports.Free(t)
+	hub := start(server.Options{JetStream: true, StoreDir: t.TempDir(), JetStreamDomain: "hub", LeafNode: server.LeafNodeOpts{Host: "127.0.0.1", Port: port}})
+	address, err := url.Parse(fmt.Sprintf("nats://127.0.0.1:%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := start(server.Options{JsAccDefaultDomain: map[string]string{"$G": "hub"}, LeafNode: server.LeafNodeOpts{Remotes: []*server.RemoteLeafOpts{{URLs: []*url.URL{address}}}}})
+	eventually(t, "the leaf node is connected", func() bool { return hub.NumLeafNodes() == 1 && leaf.NumLeafNodes() == 1 })
+	c := connect(t, ConnectOptions{URL: leaf.ClientURL()})
+	eventually(t, "it reaches the server with the streams", func() bool {
+		_, err := c.js.AccountInfo(testContext(t))
+		return err == nil
+	})
+	provision(t, c, Plan{PersistMode: PersistAsync})
+	state, err := c.ZoneState(testContext(t), ZoneOut)
+	if err != nil || state.PersistMode != PersistDefault {
+		t.Errorf("calls are kept %s: %v", state.PersistMode, err)
 	}
 }

@@ -86,7 +86,8 @@ type Plan struct {
 	// Replicas of each stream; 0 leaves existing streams as they are, and is 1 for new ones.
 	Replicas int
 	// PersistMode is that of the streams of calls, terminal events and timers. Empty leaves it as it is, and is PersistAsync where there are
-	// none. The server changes it of no stream that is there, and those of a cluster are PersistDefault.
+	// none. The server changes it of no stream that is there. It is PersistDefault, whatever is asked for, in a cluster, behind a leaf node, and
+	// where the server is older than 2.14.
 	PersistMode PersistMode
 	// Unreconciled is that no worker publishes again what the server forgets: then the mode is PersistDefault, and no other may be asked for.
 	Unreconciled bool
