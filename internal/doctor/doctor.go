@@ -193,9 +193,19 @@ func (e *Examination) servers(ctx context.Context, p broker.Plan) (broker.Server
 	return seen, nil
 }
 
+// written is how long after it has confirmed a write a server that writes later has tried to. It confirms none any more when it could not.
+const written = 500 * time.Millisecond
+
 // writable looks whether the server takes writes: it may be full.
 func (e *Examination) writable(ctx context.Context) {
 	err := e.conn.Permitted(ctx, e.conn.Writable)
+	if err == nil && e.writesLater(ctx) {
+		select {
+		case <-time.After(written):
+			err = e.conn.Permitted(ctx, e.conn.Writable)
+		case <-ctx.Done():
+		}
+	}
 	if err == nil || notPermitted(err) { // that it may not look at the broker was found before
 		return
 	}
@@ -203,6 +213,16 @@ func (e *Examination) writable(ctx context.Context) {
 		Code: "not_writable", Severity: broker.SeverityError, Message: show.Problem(err),
 		Remedy: "see docs/operations.md, \"Full stores\"",
 	})
+}
+
+// writesLater reports whether the server confirms what Writable writes before it has written it.
+func (e *Examination) writesLater(ctx context.Context) bool {
+	parts, err := e.conn.Zones(ctx, broker.ZoneTimer)
+	if err != nil || len(parts) == 0 {
+		return false
+	}
+	state, err := e.conn.ZoneState(ctx, parts[0])
+	return err == nil && state.PersistMode == broker.PersistAsync
 }
 
 // registry looks up what the agents have from there, and compares with it what they bring themselves. That it does not exist is
