@@ -342,10 +342,10 @@ func (c *Conn) check(p Plan) error {
 		name(fmt.Sprintf("$.services[%d].type", i), s.Type, wire.CheckName(s.Type))
 	}
 	if !slices.Contains([]PersistMode{"", PersistDefault, PersistAsync}, p.PersistMode) {
-		fault("$.persist_mode", "default or async", strconv.Quote(string(p.PersistMode)))
+		fault("nats.persist_mode", "default or async", strconv.Quote(string(p.PersistMode)))
 	}
 	if p.Unreconciled && p.PersistMode == PersistAsync {
-		fault("$.persist_mode", "default, because reconciliation is turned off, which brings back what the server forgets", strconv.Quote(string(p.PersistMode)))
+		fault("nats.persist_mode", "default, because reconciliation is turned off, which brings back what the server forgets", strconv.Quote(string(p.PersistMode)))
 	}
 	filters := map[ConsumerRef]string{}
 	for _, want := range c.consumers(p) {
