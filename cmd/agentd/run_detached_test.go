@@ -80,7 +80,7 @@ func provisioned(t *testing.T) (*system, *nats.Conn) {
 	for _, name := range []string{"NATS_URL", "REDIS_URL", "AGENTD_DATA", "AGENTD_STORE"} {
 		t.Setenv(name, "")
 	}
-	server, err := embedded.Start(embedded.Options{Dir: t.TempDir(), Listen: true, PortOnly: true})
+	server, err := embedded.Start(embedded.Options{Dir: t.TempDir(), Listen: true, Port: -1, PortOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}

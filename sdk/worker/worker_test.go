@@ -119,7 +119,7 @@ func greet(t *testing.T, url string) wire.Event {
 
 // Who was told that a worker serves may ask it at once.
 func TestRun_AnswersBeforeItSaysThatItServes(t *testing.T) {
-	server := startServer(t, 0)
+	server := startServer(t, -1)
 	c, err := client.Connect(t.Context(), client.Options{URL: server.URL()})
 	if err != nil {
 		t.Fatal(err)

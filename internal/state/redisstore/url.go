@@ -130,6 +130,9 @@ func (a *address) client(o Options) redis.UniversalClient {
 	s.ContextTimeoutEnabled = true
 	s.MaxRetries, s.DialerRetries = 1, 1 // who calls the store repeats, with pauses
 	s.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	if s.Protocol == 0 {
+		s.Protocol = 2 // with 3 the client looks for notifications before each command and each reply
+	}
 	if s.ReadTimeout == 0 {
 		s.ReadTimeout = 5*time.Second + o.ReplicaTimeout // an answer to WAIT takes as long as that
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
 
 	"agentd/sdk"
 )
@@ -49,6 +50,24 @@ func TestParseURL_Understands(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", url, diff)
+		}
+	}
+}
+
+// Nothing that the newer protocol has is used, and looking for it costs every command. Whoever asks for it has it.
+func TestClient_SpeaksTheOlderProtocol(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]int{"redis://h": 2, "redis://h?protocol=3": 3} {
+		a, err := parseURL(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := a.client(Options{}).(*redis.Client)
+		if got := client.Options().Protocol; got != want {
+			t.Errorf("%s: protocol %d, want %d", url, got, want)
+		}
+		if err := client.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }
