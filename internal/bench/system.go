@@ -14,6 +14,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/core"
+	"agentd/internal/reconcile"
 	"agentd/internal/worker"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -297,6 +298,25 @@ func (s *System) Run(ctx context.Context, turns, width int) (name string, err er
 		late := sdk.Errorf(sdk.CodeUnavailable, "run %s has not ended within %s; look at the servers' logs, or try fewer clients", name, s.o.Patience)
 		return name, errors.Join(late, s.failed)
 	}
+}
+
+// Clear removes what finished runs no longer need, as reconciling does, as if so much time had passed, and returns how many runs lost
+// their calls. The server must be the process that it was when the System was opened.
+func (s *System) Clear(ctx context.Context, later time.Duration) (runs int, err error) {
+	o, err := s.workers[0].Reconciling(ctx)
+	if err != nil {
+		return 0, err
+	}
+	o.Calls, o.Now = sdk.DefaultCallsKept, func() time.Time { return time.Now().Add(later) }
+	for _, a := range o.Agents { // a server that was not started again has forgotten nothing
+		if err := o.Conn.NoteRefilled(ctx, wire.NameToken(a.Name), o.Conn.Server()); err != nil {
+			return 0, err
+		}
+	}
+	var found []error
+	o.Found = func(f reconcile.Finding) { found = append(found, fmt.Errorf("clear: run %s, %s: %s", f.Run, f.Kind, f.Problem)) }
+	report, err := reconcile.Clear(ctx, o)
+	return report.Cleared, errors.Join(append(found, err)...)
 }
 
 // Journal is the journal of a run.

@@ -24,6 +24,8 @@ func main() {
 	duration := flag.Duration("d", 5*time.Second, "how long to measure each load")
 	people := flag.Bool("approvals", false, "measure pending approvals alone")
 	kept := flag.Bool("memory", false, "measure the memory of a server alone, for a minute or two")
+	ended := flag.Int("finished", 0, "measure the memory that a server takes for so many finished runs, alone: 200000 take a quarter of an hour")
+	server := flag.Bool("server", false, "be the server of such a measurement")
 	pages := flag.Int("consoles", 0, "measure what so many open pages of a console cost, alone")
 	flag.Parse()
 	measure := func(ctx context.Context) error { return all(ctx, *concurrency, *duration) }
@@ -32,6 +34,12 @@ func main() {
 	}
 	if *kept {
 		measure = memory
+	}
+	if *ended > 0 {
+		measure = func(ctx context.Context) error { return finished(ctx, *ended, *concurrency) }
+	}
+	if *server {
+		measure = func(context.Context) error { return serveAlone() }
 	}
 	if *pages > 0 {
 		measure = func(ctx context.Context) error { return consoles(ctx, *pages, *concurrency, *duration) }

@@ -15,10 +15,12 @@ import (
 	"agentd/sdk/wire"
 )
 
-// memory prints how much of a server's memory subjects take that have a message each: answers of runs. What a server has in memory
-// beside them, blocks of messages that were written last, is gone after the pause.
+// pause is after how long a server has no blocks of messages in memory that were written last.
+const pause = 12 * time.Second
+
+// memory prints how much of a server's memory subjects take that have a message each: answers of runs.
 func memory(ctx context.Context) (err error) {
-	const steps, each, pause = 3, 30_000, 12 * time.Second
+	const steps, each = 3, 30_000
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return err

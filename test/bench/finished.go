@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"text/tabwriter"
+	"time"
+
+	"agentd/internal/bench"
+	"agentd/internal/broker"
+	"agentd/internal/broker/embedded"
+	"agentd/sdk/wire"
+)
+
+// parts is in how many steps finished carries out its runs.
+const parts = 4
+
+// finished prints how much memory a server takes for runs that have ended, of both stores: as they end, and an hour later, when what a
+// finished run does not need was removed. The server is a process of its own, with nothing else in it.
+func finished(ctx context.Context, runs, concurrency int) error {
+	url, stop, err := startRedis(ctx)
+	if err != nil {
+		return err
+	}
+	for _, store := range []string{"", url} {
+		if err == nil {
+			err = finishedOn(ctx, store, runs, concurrency)
+		}
+	}
+	return errors.Join(err, stop())
+}
+
+func finishedOn(ctx context.Context, redisURL string, runs, concurrency int) (err error) {
+	server, err := startAlone(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.close()) }()
+	o := bench.Options{Connect: func(ctx context.Context, name string) (*broker.Conn, error) {
+		return broker.Connect(ctx, broker.ConnectOptions{URL: server.url, Name: name, Subjects: wire.DefaultSubjects()})
+	}}
+	o.Store.RedisURL = redisURL
+	s, err := bench.Open(ctx, o)
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err != nil {
+		return err
+	}
+	if _, err := s.Work(ctx, bench.Load{Turns: turns, Clients: concurrency, Runs: concurrency}); err != nil { // connects and learns
+		return err
+	}
+	before, err := server.memory()
+	if err != nil {
+		return err
+	}
+	name := "jetstream"
+	if redisURL != "" {
+		name = "redis"
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "%s, finished runs of %d calls\tlive heap MiB\tbytes a run\tof the system MiB\tbytes a run\t\n", name, turns)
+	weigh := func(when string, n int) error {
+		now, err := server.memory()
+		if err != nil {
+			return err
+		}
+		each := func(now, before uint64) int { return int((float64(now) - float64(before)) / float64(n)) }
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t\n", when, now.live>>20, each(now.live, before.live), now.system>>20, each(now.system, before.system))
+		return nil
+	}
+	for part := range parts {
+		if _, err := s.Work(ctx, bench.Load{Turns: turns, Clients: concurrency, Runs: runs / parts}); err != nil {
+			return err
+		}
+		n := runs / parts * (part + 1)
+		if err := weigh(fmt.Sprint(n), n); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	cleared, err := s.Clear(ctx, time.Hour)
+	if err == nil && cleared < runs {
+		err = fmt.Errorf("only %d of %d runs were cleared", cleared, runs)
+	}
+	if err != nil {
+		return err
+	}
+	took := time.Since(began)
+	if err := weigh("an hour later", runs); err != nil {
+		return err
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Printf("what %d runs had left was removed in %s\n", cleared, took.Round(time.Millisecond))
+	return nil
+}
+
+// turns is how many calls a run makes.
+const turns = 3
+
+// inMemory is what a server takes: live after a collection, and system, what its process has of the machine.
+type inMemory struct{ live, system uint64 }
+
+// alone is a NATS server in a process of its own, which tells of its memory for each line that it reads, and ends with its input.
+type alone struct {
+	url    string
+	ask    io.WriteCloser
+	answer *bufio.Reader
+	cmd    *exec.Cmd
+}
+
+func startAlone(ctx context.Context) (*alone, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, program, "-server")
+	cmd.Stderr = os.Stderr
+	ask, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	answer, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start a server: %w", err)
+	}
+	a := &alone{ask: ask, answer: bufio.NewReader(answer), cmd: cmd}
+	if _, err := fmt.Fscanln(a.answer, &a.url); err != nil {
+		return nil, errors.Join(fmt.Errorf("the server does not say where it is: %w", err), a.close())
+	}
+	return a, nil
+}
+
+// memory waits until blocks of messages that were written last have left the server's memory.
+func (a *alone) memory() (m inMemory, err error) {
+	time.Sleep(pause)
+	if _, err := fmt.Fprintln(a.ask); err != nil {
+		return m, fmt.Errorf("ask the server for its memory: %w", err)
+	}
+	if _, err := fmt.Fscanln(a.answer, &m.live, &m.system); err != nil {
+		return m, fmt.Errorf("read the server's memory: %w", err)
+	}
+	return m, nil
+}
+
+func (a *alone) close() error { return errors.Join(a.ask.Close(), a.cmd.Wait()) }
+
+// serveAlone is the other side of alone.
+func serveAlone() (err error) {
+	server, err := bench.StartServer(embedded.Options{Listen: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	fmt.Println(server.URL())
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		m := inUse()
+		fmt.Println(m.HeapAlloc, m.Sys-m.HeapReleased)
+	}
+	return nil
+}
