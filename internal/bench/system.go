@@ -314,7 +314,9 @@ func (s *System) Clear(ctx context.Context, later time.Duration) (runs int, err 
 		}
 	}
 	var found []error
-	o.Found = func(f reconcile.Finding) { found = append(found, fmt.Errorf("clear: run %s, %s: %s", f.Run, f.Kind, f.Problem)) }
+	o.Found = func(f reconcile.Finding) {
+		found = append(found, fmt.Errorf("clear: run %s, %s: %s", f.Run, f.Kind, f.Problem))
+	}
 	report, err := reconcile.Clear(ctx, o)
 	return report.Cleared, errors.Join(append(found, err)...)
 }

@@ -56,16 +56,14 @@ func (r *recent) forget(run wire.RunKey) {
 	delete(r.ends, run)
 }
 
-// foresee is absorb for an answer to a run that this worker wrote to last, without a look at the store: the compare-and-set
-// judges whether the run has moved on. Nothing but a new entry may follow from it (R4): ok is false when the message comes to
-// anything else, and the run is to be read.
+// foresee is absorb without a look at the store, for an answer to a run that this worker wrote to last, and for an init event that nobody
+// had before: the compare-and-set judges whether the run has moved on, or is there. Nothing but a new entry may follow from it (R4): ok is
+// false when the message comes to anything else, and the run is to be read.
 func (a *activation) foresee(ctx context.Context) (change core.Change, ok bool) {
-	last, known := a.recent.end(a.key)
-	if !known || a.msg.Address.Kind != wire.KindIn || a.msg.Delivered > 1 || a.msg.Unread != nil {
+	if a.msg.Delivered > 1 || a.msg.Unread != nil || !a.begins() && !a.remembers() {
 		return core.Change{}, false
 	}
-	a.head, a.at, a.since = last.head, last.at, last.since
-	if a.head.Status != core.StatusWaiting || a.findAgent(ctx) != nil || a.foreign() || a.ahead() {
+	if a.findAgent(ctx) != nil || a.foreign() || a.ahead() {
 		return core.Change{}, false
 	}
 	event, problem, err := a.input(ctx)
@@ -74,6 +72,27 @@ func (a *activation) foresee(ctx context.Context) (change core.Change, ok bool) 
 	}
 	change, err = core.Step(a.agent.Core, a.head, a.in(event))
 	return change, err == nil
+}
+
+// begins reports whether the message begins a run, most likely: the store was not asked yet. Hooks, which may do more than look, are not run
+// for what may be there.
+func (a *activation) begins() bool {
+	if !a.msg.starts() || a.msg.Backlog || a.known > 0 {
+		return false
+	}
+	agent, found := a.Catalog.Current(a.msg.Address.Agent)
+	a.head, a.at, a.since = core.Head{}, point{}, 0
+	return found && len(agent.Phases) == 0
+}
+
+// remembers reports whether the message may answer what a run waits for that this worker wrote to last, and goes by that.
+func (a *activation) remembers() bool {
+	last, known := a.recent.end(a.key)
+	if !known || a.msg.Address.Kind != wire.KindIn {
+		return false
+	}
+	a.head, a.at, a.since = last.head, last.at, last.since
+	return a.head.Status == core.StatusWaiting
 }
 
 // putSpec stores the agent's spec, unless that was done a moment ago.

@@ -343,13 +343,13 @@ var (
 	}
 	onRedis = map[string]int{
 		"messages": 19,
-		// The head is read for the init event, and for the timer of the run that has ended, which is confirmed too. That timer may be older
-		// than the end: the journal is read, and the terminal event looked for.
-		"redis evalsha": 2 + turns, "redis lindex": 2, "redis hget": 1, "redis lrange": 1, "api STREAM.MSG": 1,
+		// The head is read for the timer of the run that has ended, which is confirmed too. That timer may be older than the end: the journal
+		// is read, and the terminal event looked for.
+		"redis evalsha": 2 + turns, "redis lindex": 1, "redis hget": 1, "redis lrange": 1, "api STREAM.MSG": 1,
 	}
 	onJetStream = map[string]int{
-		"messages": 28,
-		"run":      2 + turns, "stored RUN": 2 + turns, "api STREAM.MSG": 4, "api DIRECT.GET": 1,
+		"messages": 27,
+		"run":      2 + turns, "stored RUN": 2 + turns, "api STREAM.MSG": 3, "api DIRECT.GET": 1,
 	}
 )
 

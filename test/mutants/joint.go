@@ -3,6 +3,9 @@ package main
 // joins is a test of entries that have an answer and the reply to it.
 func joins(name string) test { return test{"internal/runner", "TestJoint_" + name} }
 
+// heads is a test of when a run is read.
+func heads(name string) test { return test{"internal/runner", "TestHead_" + name} }
+
 // ofJoint are about answers that are written together with what a model replies to them.
 var ofJoint = []mutant{
 	{"an answer is acked before the entry with the reply to it is durable", around(act+"goOn", `
@@ -55,4 +58,8 @@ var ofJoint = []mutant{
 	{"older workers take runs with joint entries", statement(core+"Change.After", "layoutJoint", ""), test{"internal/core", "TestJoint_IsWhatTwoEntriesAre"}},
 	{"what was absorbed is not told", around("internal/milestone.Of", "own := *e\nown.Absorbed = nil\nreturn original(&own)"), test{"internal/core", "TestJoint_IsWhatTwoEntriesAre"}},
 	{"calls that a joint entry answers cannot be undone", around(core+"UndoStack.Add", "s.add(e)"), test{"internal/core", "TestJoint_IsWhatTwoEntriesAre"}},
+	{"a run that begins is looked for in the store", around(act+"begins", "return false"), heads("IsNotReadForWhatIsNew")},
+	{"an init event that may have been refused begins a run", condition(act+"begins", "Backlog", "false"), heads("IsNotReadForWhatIsNew")},
+	{"a second init event is taken for a first one again and again", condition(act+"begins", "known", "false"), heads("IsReadForASecondInit")},
+	{"hooks see a run begin that is there", condition(act+"begins", "Phases", "true"), heads("IsReadForASecondInit")},
 }
