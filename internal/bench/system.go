@@ -14,7 +14,6 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/core"
-	"agentd/internal/reconcile"
 	"agentd/internal/worker"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -300,26 +299,8 @@ func (s *System) Run(ctx context.Context, turns, width int) (name string, err er
 	}
 }
 
-// Clear removes what finished runs no longer need, as reconciling does, as if so much time had passed, and returns how many runs lost
-// their calls. The server must be the process that it was when the System was opened.
-func (s *System) Clear(ctx context.Context, later time.Duration) (runs int, err error) {
-	o, err := s.workers[0].Reconciling(ctx)
-	if err != nil {
-		return 0, err
-	}
-	o.Calls, o.Now = sdk.DefaultCallsKept, func() time.Time { return time.Now().Add(later) }
-	for _, a := range o.Agents { // a server that was not started again has forgotten nothing
-		if err := o.Conn.NoteRefilled(ctx, wire.NameToken(a.Name), o.Conn.Server()); err != nil {
-			return 0, err
-		}
-	}
-	var found []error
-	o.Found = func(f reconcile.Finding) {
-		found = append(found, fmt.Errorf("clear: run %s, %s: %s", f.Run, f.Kind, f.Problem))
-	}
-	report, err := reconcile.Clear(ctx, o)
-	return report.Cleared, errors.Join(append(found, err)...)
-}
+// Worker is the first of those that serve.
+func (s *System) Worker() *worker.Worker { return s.workers[0] }
 
 // Journal is the journal of a run.
 func (s *System) Journal(ctx context.Context, name string) ([]core.Entry, error) {

@@ -14,6 +14,8 @@ import (
 	"agentd/internal/bench"
 	"agentd/internal/broker"
 	"agentd/internal/broker/embedded"
+	"agentd/internal/reconcile"
+	"agentd/sdk"
 	"agentd/sdk/wire"
 )
 
@@ -82,7 +84,7 @@ func finishedOn(ctx context.Context, redisURL string, runs, concurrency int) (er
 		}
 	}
 	began := time.Now()
-	cleared, err := s.Clear(ctx, time.Hour)
+	cleared, err := clearAsOf(ctx, s, time.Hour)
 	if err == nil && cleared < runs {
 		err = fmt.Errorf("only %d of %d runs were cleared", cleared, runs)
 	}
@@ -98,6 +100,26 @@ func finishedOn(ctx context.Context, redisURL string, runs, concurrency int) (er
 	}
 	fmt.Printf("what %d runs had left was removed in %s\n", cleared, took.Round(time.Millisecond))
 	return nil
+}
+
+// clearAsOf removes what finished runs no longer need, as if so much time had passed, and returns how many runs lost their calls.
+func clearAsOf(ctx context.Context, s *bench.System, later time.Duration) (runs int, err error) {
+	o, err := s.Worker().Reconciling(ctx)
+	if err != nil {
+		return 0, err
+	}
+	o.Calls, o.Now = sdk.DefaultCallsKept, func() time.Time { return time.Now().Add(later) }
+	for _, a := range o.Agents { // a server that was not started again has forgotten nothing
+		if err := o.Conn.NoteRefilled(ctx, wire.NameToken(a.Name), o.Conn.Server()); err != nil {
+			return 0, err
+		}
+	}
+	var found []error
+	o.Found = func(f reconcile.Finding) {
+		found = append(found, fmt.Errorf("clear: run %s, %s: %s", f.Run, f.Kind, f.Problem))
+	}
+	report, err := reconcile.Clear(ctx, o)
+	return report.Cleared, errors.Join(append(found, err)...)
 }
 
 // turns is how many calls a run makes.
