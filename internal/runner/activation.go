@@ -121,7 +121,6 @@ func (a *activation) consequence(ctx context.Context) (core.Change, *Verdict, er
 	change, ok := a.foresee(ctx)
 	a.blind = ok
 	if ok {
-		a.trace = a.Observer.Loaded(ctx, &a.head, a.since)
 		return change, nil, nil
 	}
 	if err := a.loadHead(ctx); err != nil {

@@ -66,6 +66,7 @@ func (a *activation) foresee(ctx context.Context) (change core.Change, ok bool) 
 	if a.findAgent(ctx) != nil || a.foreign() || a.ahead() {
 		return core.Change{}, false
 	}
+	a.trace = a.Observer.Loaded(ctx, &a.head, a.since)
 	event, problem, err := a.input(ctx)
 	if err != nil || problem != nil {
 		return core.Change{}, false
