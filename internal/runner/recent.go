@@ -60,10 +60,15 @@ func (r *recent) forget(run wire.RunKey) {
 // had before: the compare-and-set judges whether the run has moved on, or is there. Nothing but a new entry may follow from it (R4): ok is
 // false when the message comes to anything else, and the run is to be read.
 func (a *activation) foresee(ctx context.Context) (change core.Change, ok bool) {
-	if a.msg.Delivered > 1 || a.msg.Unread != nil || !a.begins() && !a.remembers() {
+	last, ok := a.recall()
+	if !ok || a.msg.Delivered > 1 || a.msg.Unread != nil {
 		return core.Change{}, false
 	}
+	a.head, a.at, a.since = last.head, last.at, last.since
 	if a.findAgent(ctx) != nil || a.foreign() || a.ahead() {
+		return core.Change{}, false
+	}
+	if a.msg.starts() && len(a.agent.Phases) > 0 { // hooks may do more than look, and are not run for a run that may be there
 		return core.Change{}, false
 	}
 	a.trace = a.Observer.Loaded(ctx, &a.head, a.since)
@@ -75,25 +80,14 @@ func (a *activation) foresee(ctx context.Context) (change core.Change, ok bool) 
 	return change, err == nil
 }
 
-// begins reports whether the message begins a run, most likely: the store was not asked yet. Hooks, which may do more than look, are not run
-// for what may be there.
-func (a *activation) begins() bool {
-	if !a.msg.starts() || a.msg.Backlog || a.known > 0 {
-		return false
+// recall is the end of the run's journal as it most likely is: none where the message begins the run, if the store was not asked yet, or
+// what this worker wrote last, if that waits for what the message may be.
+func (a *activation) recall() (end, bool) {
+	if a.msg.starts() {
+		return end{}, !a.msg.Backlog && a.known == 0
 	}
-	agent, found := a.Catalog.Current(a.msg.Address.Agent)
-	a.head, a.at, a.since = core.Head{}, point{}, 0
-	return found && len(agent.Phases) == 0
-}
-
-// remembers reports whether the message may answer what a run waits for that this worker wrote to last, and goes by that.
-func (a *activation) remembers() bool {
 	last, known := a.recent.end(a.key)
-	if !known || a.msg.Address.Kind != wire.KindIn {
-		return false
-	}
-	a.head, a.at, a.since = last.head, last.at, last.since
-	return a.head.Status == core.StatusWaiting
+	return last, known && a.msg.Address.Kind == wire.KindIn && last.head.Status == core.StatusWaiting
 }
 
 // putSpec stores the agent's spec, unless that was done a moment ago.

@@ -47,6 +47,8 @@ type talk struct {
 	slow      bool
 	steps     []string
 	watchers  bool
+	// heads is how often the run's head was read.
+	heads int
 	// overtaken has the next entry refused, as if others had written; away is the store from then on.
 	overtaken, away bool
 }
@@ -96,6 +98,7 @@ type noting struct {
 }
 
 func (n noting) Head(ctx context.Context, run wire.RunKey) (runner.Record, error) {
+	n.heads++
 	if n.away {
 		return runner.Record{}, errors.New("the store cannot be reached")
 	}

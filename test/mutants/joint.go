@@ -58,8 +58,14 @@ var ofJoint = []mutant{
 	{"older workers take runs with joint entries", statement(core+"Change.After", "layoutJoint", ""), test{"internal/core", "TestJoint_IsWhatTwoEntriesAre"}},
 	{"what was absorbed is not told", around("internal/milestone.Of", "own := *e\nown.Absorbed = nil\nreturn original(&own)"), test{"internal/core", "TestJoint_IsWhatTwoEntriesAre"}},
 	{"calls that a joint entry answers cannot be undone", around(core+"UndoStack.Add", "s.add(e)"), test{"internal/core", "TestJoint_IsWhatTwoEntriesAre"}},
-	{"a run that begins is looked for in the store", around(act+"begins", "return false"), heads("IsNotReadForWhatIsNew")},
-	{"an init event that may have been refused begins a run", condition(act+"begins", "Backlog", "false"), heads("IsNotReadForWhatIsNew")},
-	{"a second init event is taken for a first one again and again", condition(act+"begins", "known", "false"), heads("IsReadForASecondInit")},
-	{"hooks see a run begin that is there", condition(act+"begins", "Phases", "true"), heads("IsReadForASecondInit")},
+	{"a run that begins is looked for in the store", condition(act+"recall", "Backlog", "true"), heads("IsNotReadForWhatIsNew")},
+	{"an init event that may have been refused begins a run", condition(act+"recall", "Backlog", "false"), heads("IsNotReadForWhatIsNew")},
+	{"a second init event is taken for a first one again and again", condition(act+"recall", "Backlog known", "!a.msg.Backlog"), heads("IsReadForASecondInit")},
+	{"a run that begins without a look has another trace than its init event", around(act+"foresee", `
+		change, ok = original(ctx)
+		if ok && change.Kind == core.KindStarted {
+			change.Head.Init.TraceParent = a.msg.Event.TraceParent
+		}
+		return change, ok`), test{"internal/telemetry", "TestTrace_BeginsWithTheRunWhereTheInitEventHasNone"}},
+	{"hooks see a run begin that is there", condition(act+"foresee", "Phases", "false"), heads("IsReadForASecondInit")},
 }
