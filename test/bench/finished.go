@@ -2,13 +2,13 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"text/tabwriter"
 	"time"
 
 	"agentd/internal/bench"
@@ -25,16 +25,7 @@ const parts = 4
 // finished prints how much memory a server takes for runs that have ended, of both stores: as they end, and an hour later, when what a
 // finished run does not need was removed. The server is a process of its own, with nothing else in it.
 func finished(ctx context.Context, runs, concurrency int) error {
-	url, stop, err := startRedis(ctx)
-	if err != nil {
-		return err
-	}
-	for _, store := range []string{"", url} {
-		if err == nil {
-			err = finishedOn(ctx, store, runs, concurrency)
-		}
-	}
-	return errors.Join(err, stop())
+	return onEachStore(ctx, func(redisURL string) error { return finishedOn(ctx, redisURL, runs, concurrency) })
 }
 
 func finishedOn(ctx context.Context, redisURL string, runs, concurrency int) (err error) {
@@ -52,54 +43,62 @@ func finishedOn(ctx context.Context, redisURL string, runs, concurrency int) (er
 	if err != nil {
 		return err
 	}
-	if _, err := s.Work(ctx, bench.Load{Turns: turns, Clients: concurrency, Runs: concurrency}); err != nil { // connects and learns
+	load := bench.Load{Turns: turns, Clients: concurrency, Runs: concurrency}
+	if _, err := s.Work(ctx, load); err != nil { // connects and learns
 		return err
 	}
-	before, err := server.memory()
+	t, err := newWeighing(server)
 	if err != nil {
 		return err
 	}
-	name := "jetstream"
-	if redisURL != "" {
-		name = "redis"
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "%s, finished runs of %d calls\tlive heap MiB\tbytes a run\tof the system MiB\tbytes a run\t\n", name, turns)
-	weigh := func(when string, n int) error {
-		now, err := server.memory()
-		if err != nil {
-			return err
-		}
-		each := func(now, before uint64) int { return int((float64(now) - float64(before)) / float64(n)) }
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t\n", when, now.live>>20, each(now.live, before.live), now.system>>20, each(now.system, before.system))
-		return nil
-	}
+	load.Runs = runs / parts
 	for part := range parts {
-		if _, err := s.Work(ctx, bench.Load{Turns: turns, Clients: concurrency, Runs: runs / parts}); err != nil {
+		if _, err := s.Work(ctx, load); err != nil {
 			return err
 		}
-		n := runs / parts * (part + 1)
-		if err := weigh(fmt.Sprint(n), n); err != nil {
+		n := load.Runs * (part + 1)
+		if err := t.weigh(fmt.Sprint(n), n); err != nil {
 			return err
 		}
 	}
 	began := time.Now()
 	cleared, err := clearAsOf(ctx, s, time.Hour)
-	if err == nil && cleared < runs {
-		err = fmt.Errorf("only %d of %d runs were cleared", cleared, runs)
-	}
 	if err != nil {
 		return err
 	}
+	if cleared < runs {
+		return fmt.Errorf("only %d of %d runs were cleared", cleared, runs)
+	}
 	took := time.Since(began)
-	if err := weigh("an hour later", runs); err != nil {
+	if err := t.weigh("an hour later", runs); err != nil {
 		return err
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	fmt.Printf("what %d runs had left was removed in %s\n", cleared, took.Round(time.Millisecond))
+	fmt.Printf("journals in %s; what %d runs had left was removed in %s\n\n", cmp.Or(redisURL, "JetStream"), cleared, took.Round(time.Millisecond))
 	return nil
+}
+
+// weighing is a table of what runs add to the memory of a server.
+type weighing struct {
+	server *alone
+	before inMemory
+}
+
+const weighed = "%25v %14v %12v %19v %12v\n"
+
+func newWeighing(server *alone) (*weighing, error) {
+	before, err := server.memory()
+	fmt.Printf(weighed, fmt.Sprintf("runs of %d calls", turns), "live heap MiB", "bytes a run", "of the system MiB", "bytes a run")
+	return &weighing{server, before}, err
+}
+
+// weigh prints what a server has after so many runs.
+func (t *weighing) weigh(when string, runs int) error {
+	now, err := t.server.memory()
+	each := func(now, before uint64) int { return (int(now) - int(before)) / runs }
+	if err == nil {
+		fmt.Printf(weighed, when, now.live>>20, each(now.live, t.before.live), now.system>>20, each(now.system, t.before.system))
+	}
+	return err
 }
 
 // clearAsOf removes what finished runs no longer need, as if so much time had passed, and returns how many runs lost their calls.
@@ -121,9 +120,6 @@ func clearAsOf(ctx context.Context, s *bench.System, later time.Duration) (runs 
 	report, err := reconcile.Clear(ctx, o)
 	return report.Cleared, errors.Join(append(found, err)...)
 }
-
-// turns is how many calls a run makes.
-const turns = 3
 
 // inMemory is what a server takes: live after a collection, and system, what its process has of the machine.
 type inMemory struct{ live, system uint64 }

@@ -19,6 +19,9 @@ import (
 
 var out = os.Stdout
 
+// turns is how many calls a run makes where nothing else is said.
+const turns = 3
+
 func main() {
 	concurrency := flag.Int("c", 64, "concurrent runs")
 	duration := flag.Duration("d", 5*time.Second, "how long to measure each load")
@@ -52,24 +55,30 @@ func main() {
 
 // all measures both stores, and then approvals.
 func all(ctx context.Context, concurrency int, duration time.Duration) error {
+	err := onEachStore(ctx, func(redisURL string) error { return onStore(ctx, redisURL, concurrency, duration) })
+	if err != nil {
+		return err
+	}
+	return approvals(ctx)
+}
+
+// onEachStore measures JetStream, whose URL is empty, and then Redis.
+func onEachStore(ctx context.Context, measure func(redisURL string) error) error {
 	url, stop, err := startRedis(ctx)
 	if err != nil {
 		return err
 	}
 	for _, store := range []string{"", url} {
 		if err == nil {
-			err = onStore(ctx, store, concurrency, duration)
+			err = measure(store)
 		}
 	}
-	if err := errors.Join(err, stop()); err != nil {
-		return err
-	}
-	return approvals(ctx)
+	return errors.Join(err, stop())
 }
 
 // onStore prints what agentd bench prints, and what it does not: longer runs, compilations of schemas, and bytes early and late.
 func onStore(ctx context.Context, redisURL string, concurrency int, duration time.Duration) (err error) {
-	if err := report(ctx, redisURL, bench.Load{Turns: 3, Clients: concurrency, Duration: duration, Alone: duration / 2}); err != nil {
+	if err := report(ctx, redisURL, bench.Load{Turns: turns, Clients: concurrency, Duration: duration, Alone: duration / 2}); err != nil {
 		return err
 	}
 	s, err := openSystem(ctx, redisURL, bench.Agent())
