@@ -14,8 +14,8 @@ var broken = []struct {
 	{"store confirms what it does not write", func(s *simulation) { s.store.confirmsNothing = true }},
 	{"store confirms what a failover forgets", func(s *simulation) { s.store.confirmsEarly = true }},
 	{"store compares numbers instead of etags", func(s *simulation) {
-		s.store.comparesNumbers = true
-		for _, f := range []fault{failover, storeUnsure, duplicate, serviceTwice, deaf, reorder} { // what makes two entries with one number
+		s.store.comparesNumbers, s.mix = true, mix{}
+		for _, f := range []fault{failover, storeUnsure, serviceTwice, duplicate, cancelled, spoken, reorder} { // what makes two entries with one number
 			s.mix[f] = kinds[f].most
 		}
 	}},
@@ -25,8 +25,9 @@ var broken = []struct {
 	{"broker forgets what it has confirmed, and nobody repairs it", func(s *simulation) { s.broker.neverRepaired = true }},
 }
 
-// within is how many histories it takes at most to notice a broken world.
-const within = 1000
+// within is how many histories it takes at most to notice a broken world. The one that is hardest to notice, whose store
+// compares numbers, breaks a promise in one of 180: whatever order the seeds come in, 2,000 miss it once in 60,000 times.
+const within = 2000
 
 // TestSimulation_CatchesBrokenWorld proves that the simulation can fail: a store or a broker that breaks its promise is
 // noticed within a few histories.
