@@ -170,8 +170,8 @@ func (n *nemesis) servers(rng *rand.Rand) {
 			n.record.cover(crash, 1)
 		}
 		began := time.Now()
-		all := context.WithoutCancel(n.hurting)
-		err := f.harm(n.hurting, n.cluster, rng)
+		all := context.WithoutCancel(n.hurting) // a fault that has begun is carried through
+		err := f.harm(all, n.cluster, rng)
 		if err == nil {
 			err = n.cluster.Ready(all)
 		}

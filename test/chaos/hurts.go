@@ -25,6 +25,8 @@ type hurts struct {
 	asked []asked
 	// waits are what the driver's requests waited for.
 	waits []wait
+	// kept are when the machine itself was slow.
+	kept []kept
 }
 
 // hurt is something that was done, from when until when.
@@ -150,7 +152,7 @@ func (h *hurts) printSlow(w *world, a asked) {
 			w.printf("; %s: %v", waited.what, waited.err)
 		}
 	}
-	w.printf("\n")
+	w.printf("; %s\n", h.slowness(a.at, a.took))
 }
 
 // print writes what each kind of fault cost.

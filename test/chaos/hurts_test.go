@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -19,5 +20,27 @@ func TestHurts_TellsWhatElseWasAway(t *testing.T) {
 	}
 	if got, want := h.meanwhile(stall), "redis away for 3s, the model away for 2s"; got != want {
 		t.Errorf("meanwhile: %q, want %q", got, want)
+	}
+}
+
+// A slow command is told with what the machine itself took of its time, and of no other.
+func TestHurts_TellsWhatTheMachineTook(t *testing.T) {
+	t.Parallel()
+	began := time.Unix(1_000_000, 0)
+	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
+	h := &hurts{kept: []kept{
+		{at(0), 300 * time.Millisecond, 0},
+		{at(900), 700 * time.Millisecond, 200 * time.Millisecond},
+		{at(2000), 0, 150 * time.Millisecond},
+		{at(3100), time.Second, time.Second},
+	}}
+	var said strings.Builder
+	h.printSlow(&world{options: options{out: &said}, began: began}, asked{at: at(1000), took: 2 * time.Second})
+	want := "  a command took 2s, from 1s on; the machine took 700ms for a byte to its disk and 350ms to keep a timer\n"
+	if said.String() != want {
+		t.Errorf("said %q, want %q", said.String(), want)
+	}
+	if got, want := h.slowness(at(400), 400*time.Millisecond), "the machine took 0s for a byte to its disk and 0s to keep a timer"; got != want {
+		t.Errorf("of a time when the machine was quick: %q, want %q", got, want)
 	}
 }

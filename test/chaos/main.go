@@ -152,6 +152,11 @@ func play(ctx context.Context, o options) (_ *report, err error) {
 	}
 	if w.cluster != nil {
 		background.Go(func() { w.commands(all, w.conn) })
+		background.Go(func() {
+			if err := w.machine(all); err != nil {
+				w.record.violate("look how long the machine takes: %v", err)
+			}
+		})
 	}
 	work.Go(func() { w.clients.work(hurting, all, &background) })
 	hurt.Wait()
