@@ -25,8 +25,8 @@ type hurts struct {
 	asked []asked
 	// waits are what the driver's requests waited for.
 	waits []wait
-	// kept are when the machine itself was slow.
-	kept []kept
+	// delays are when the machine itself was slow.
+	delays []delay
 }
 
 // hurt is something that was done, from when until when.

@@ -28,7 +28,7 @@ func TestHurts_TellsWhatTheMachineTook(t *testing.T) {
 	t.Parallel()
 	began := time.Unix(1_000_000, 0)
 	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
-	h := &hurts{kept: []kept{
+	h := &hurts{delays: []delay{
 		{at(0), 300 * time.Millisecond, 0},
 		{at(900), 700 * time.Millisecond, 200 * time.Millisecond},
 		{at(2000), 0, 150 * time.Millisecond},
