@@ -22,6 +22,8 @@ const (
 	// LeastHot is the least time for which the journal of a run that has ended stays in Redis: longer than anything reads what was written
 	// lately, such as refilling streams.
 	LeastHot = 3 * time.Hour
+	// DefaultReplicaTimeout is how long replicas of Redis have for what is written of a run, where they are waited for.
+	DefaultReplicaTimeout = time.Second
 	// DefaultAnswersAge is how long the broker keeps answers, and messages to runs.
 	DefaultAnswersAge = 7 * 24 * time.Hour
 )

@@ -54,28 +54,33 @@ const (
 	FindingCluster     FindingCode = "redis_is_cluster"
 	FindingReplica     FindingCode = "redis_is_replica"
 	FindingFull        FindingCode = "redis_full"
+	FindingFewReplicas FindingCode = "redis_few_replicas"
 )
 
 // unnamed stands for a server whose address is not known.
 const unnamed = "redis"
 
+// passes says that a finding keeps no store from being opened: runs wait, and go on when it has passed.
+func (c FindingCode) passes() bool { return c == FindingFull || c == FindingFewReplicas }
+
 // lossy findings are allowed by Options.AllowLossy.
 func (c FindingCode) lossy() bool { return c == FindingNoAOF || c == FindingLazyAOF }
 
-// Check reports what is wrong with the settings of the server, or of each master of a cluster.
-func Check(ctx context.Context, client redis.UniversalClient) []Finding {
+// Check reports what is wrong with the settings of the server, or of each master of a cluster, which so many replicas must
+// follow.
+func Check(ctx context.Context, client redis.UniversalClient, replicas int) []Finding {
 	cluster, ok := client.(*redis.ClusterClient)
 	if !ok {
 		name := unnamed
 		if c, ok := client.(*redis.Client); ok {
 			name = c.Options().Addr
 		}
-		return checkServer(ctx, client, name, false)
+		return checkServer(ctx, client, name, false, replicas)
 	}
 	var mu sync.Mutex
 	var findings []Finding
 	err := cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
-		found := checkServer(ctx, master, master.Options().Addr, true)
+		found := checkServer(ctx, master, master.Options().Addr, true, replicas)
 		mu.Lock()
 		defer mu.Unlock()
 		findings = append(findings, found...)
@@ -97,11 +102,11 @@ func unreachable(server string, err error) Finding {
 	}
 }
 
-func checkServer(ctx context.Context, c redis.Cmdable, server string, cluster bool) []Finding {
+func checkServer(ctx context.Context, c redis.Cmdable, server string, cluster bool, replicas int) []Finding {
 	if err := c.Ping(ctx).Err(); err != nil {
 		return []Finding{unreachable(server, err)}
 	}
-	findings := checkRole(ctx, c, server, cluster)
+	findings := checkRole(ctx, c, server, cluster, replicas)
 	settings := map[string]string{}
 	for _, name := range []string{"maxmemory-policy", "appendonly", "appendfsync"} {
 		values, err := c.ConfigGet(ctx, name).Result()
@@ -147,7 +152,7 @@ func judge(server string, settings map[string]string) []Finding {
 }
 
 // checkRole finds out whether the URL fits the kind of server. Who may not ask gets a clear error at the first write.
-func checkRole(ctx context.Context, c redis.Cmdable, server string, cluster bool) []Finding {
+func checkRole(ctx context.Context, c redis.Cmdable, server string, cluster bool, replicas int) []Finding {
 	info, err := c.Info(ctx).Result()
 	if err != nil {
 		return []Finding{{
@@ -168,7 +173,7 @@ func checkRole(ctx context.Context, c redis.Cmdable, server string, cluster bool
 			"name the master, or its sentinels: redis+sentinel://host:port,host:port/master",
 		})
 	}
-	return append(findings, full(server, info)...)
+	return slices.Concat(findings, fewReplicas(server, info, replicas), full(server, info))
 }
 
 // almostFull is what part of its memory a server may have left to be called full: what is used goes up and down.
@@ -205,10 +210,13 @@ func full(server, info string) []Finding {
 // Writable implements state.Store.
 func (s *Store) Writable(ctx context.Context) error {
 	var faults []error
-	for _, f := range Check(ctx, s.client) {
+	for _, f := range Check(ctx, s.client, 0) { // replicas are asked, and not counted
 		if f.Code == FindingFull || f.Code == FindingUnreachable {
 			faults = append(faults, sdk.Errorf(sdk.CodeUnavailable, "Redis %s: %s; %s", f.Server, f.Message, f.Remedy))
 		}
+	}
+	if len(faults) == 0 {
+		faults = append(faults, s.replicasConfirm(ctx))
 	}
 	return errors.Join(faults...)
 }
@@ -234,7 +242,7 @@ func Open(ctx context.Context, rawURL string, o Options) (*Store, []Finding, err
 	}
 	s.client = a.client(s.o)
 	s.count()
-	findings := Check(ctx, s.client)
+	findings := Check(ctx, s.client, o.Replicas)
 	var refusals []string
 	code := sdk.CodeConfig
 	for i, f := range findings {
@@ -242,7 +250,7 @@ func Open(ctx context.Context, rawURL string, o Options) (*Store, []Finding, err
 			findings[i].Severity = SeverityWarning
 			continue
 		}
-		if f.Severity == SeverityError && f.Code != FindingFull { // that passes when there is room
+		if f.Severity == SeverityError && !f.Code.passes() {
 			refusals = append(refusals, f.String())
 		}
 		if f.Code == FindingUnreachable {
@@ -254,17 +262,7 @@ func Open(ctx context.Context, rawURL string, o Options) (*Store, []Finding, err
 		refusal.Retryable = code == sdk.CodeUnavailable
 		return nil, findings, errors.Join(refusal, s.Close())
 	}
-	if o.Replicas > 0 && !o.AllowLossy {
-		known, err := s.client.Command(ctx).Result()
-		if err != nil {
-			findings = append(findings, Finding{
-				FindingUnchecked, SeverityWarning, unnamed, fmt.Sprintf("WAITAOF could not be looked up: %v", err),
-				"replicas are waited for by WAIT: they may have an entry in memory only",
-			})
-		}
-		_, s.waitAOF = known["waitaof"]
-	}
-	return s, findings, nil
+	return s, s.lookUpWaitAOF(ctx, findings), nil
 }
 
 // quiet moves what go-redis logs for the whole process, on standard error, to slog's details: the errors that the store

@@ -41,7 +41,7 @@ func TestOpen_ChecksDurability(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.StartServer(t, test.args...)
-			findings := Check(t.Context(), client(t, server))
+			findings := Check(t.Context(), client(t, server), 0)
 			if diff := cmp.Diff(test.strict, summary(findings)); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
@@ -131,7 +131,7 @@ func TestCheck_LooksAtEveryMaster(t *testing.T) {
 	if err := s.client.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"redis_eviction error"}, summary(Check(t.Context(), s.client))); diff != "" {
+	if diff := cmp.Diff([]string{"redis_eviction error"}, summary(Check(t.Context(), s.client, 0))); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 }

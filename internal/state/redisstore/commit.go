@@ -26,79 +26,32 @@ func (s *Store) commit(ctx context.Context, script *redis.Script, keys []string,
 			err = s.replicated(ctx, keys[0], func(p redis.Pipeliner) { answer = script.Eval(ctx, p, keys, args...) })
 		}
 	}
-	if answer != nil && answer.Err() == nil && answer.Val() == int64(conflicted) {
+	if answer == nil || answer.Err() != nil {
+		return writeError(ctx, err)
+	}
+	switch {
+	case answer.Val() == int64(conflicted):
 		return runner.ErrConflict // whatever became of the wait
-	}
-	return writeError(ctx, err)
-}
-
-// replicated sends a write, and then waits for replicas on the same connection: WAIT covers what its own connection
-// wrote.
-func (s *Store) replicated(ctx context.Context, key string, write func(redis.Pipeliner)) error {
-	node, err := s.node(ctx, key)
-	if err != nil {
-		return err
-	}
-	var wait *redis.Cmd
-	_, err = node.Pipelined(ctx, func(p redis.Pipeliner) error {
-		write(p)
-		if s.waitAOF {
-			wait = p.Do(ctx, "waitaof", 1, s.o.Replicas, s.o.ReplicaTimeout.Milliseconds())
-		} else {
-			wait = p.Do(ctx, "wait", s.o.Replicas, s.o.ReplicaTimeout.Milliseconds())
-		}
-		return nil
-	})
-	cluster, ok := s.client.(*redis.ClusterClient)
-	if ok && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")) {
-		cluster.ReloadState(ctx) // the client follows redirections of its own requests only
-	}
-	if err != nil {
-		return err
-	}
-	have, err := s.confirmed(wait)
-	if err != nil {
-		return err
-	}
-	if have < s.o.Replicas {
-		return fmt.Errorf("%d of %d replicas have confirmed after %s", have, s.o.Replicas, s.o.ReplicaTimeout)
+	case err != nil: // it is written, also where the wait was refused: the server may have become a replica in between
+		return fmt.Errorf("%w: %w", runner.ErrAmbiguous, readError(ctx, err))
 	}
 	return nil
 }
 
-// confirmed is the number of replicas that have the write, by the answer to WAIT or WAITAOF.
-func (s *Store) confirmed(wait *redis.Cmd) (int, error) {
-	if !s.waitAOF {
-		return wait.Int()
-	}
-	synced, err := wait.Int64Slice() // the master itself: 0 or 1; replicas
-	if err != nil {
-		return 0, err
-	}
-	if len(synced) != 2 || synced[0] == 0 {
-		return 0, nil
-	}
-	return int(synced[1]), nil
-}
-
-// node is the server that has the key.
-func (s *Store) node(ctx context.Context, key string) (*redis.Client, error) {
-	switch c := s.client.(type) {
-	case *redis.Client:
-		return c, nil
-	case *redis.ClusterClient:
-		return c.MasterForKey(ctx, key)
-	}
-	return nil, fmt.Errorf("a client of type %T cannot wait for replicas", s.client)
-}
-
-// PutBlob implements runner.Store. It waits for no replica: the entry that names the blob is written to the same server
-// after it, so the wait for the entry covers both. The digest is noted first, so that every blob can be found again.
+// PutBlob implements runner.Store. It waits for replicas although the entry that names the blob does, too: the server may be
+// another one by then. The digest is noted first, so that every blob can be found again.
 func (s *Store) PutBlob(ctx context.Context, run wire.RunKey, digest string, data []byte) error {
+	noted, key := s.digestsKey(run), s.blobKey(run, digest)
 	return s.put(ctx, digest, func() error {
-		return s.pipeline(ctx, 1, func(p redis.Pipeliner, _ int) {
-			p.SAdd(ctx, s.digestsKey(run), digest)
-			p.SetArgs(ctx, s.blobKey(run, digest), data, redis.SetArgs{Mode: "NX"}) // what is there is the same
+		if s.o.Replicas == 0 {
+			return s.pipeline(ctx, 1, func(p redis.Pipeliner, _ int) {
+				p.SAdd(ctx, noted, digest)
+				p.SetArgs(ctx, key, data, redis.SetArgs{Mode: "NX"}) // what is there is the same
+			})
+		}
+		return s.replicated(ctx, key, func(p redis.Pipeliner) {
+			p.SAdd(ctx, noted, digest)
+			p.Set(ctx, key, data, 0) // WAIT covers what is written, and not what is there
 		})
 	})
 }

@@ -6,6 +6,7 @@
 //	agentd:{p017}:r                 sorted set of the partition's runs, by name
 //	agentd:{p017}:b:<run>:<digest>  blob
 //	agentd:{p017}:d:<run>           set of the digests of the run's blobs
+//	agentd:{p017}:probe             what is written to see whether replicas confirm, where they are waited for
 //	agentd:spec:<digest>            agent spec
 //	agentd:mark:<name>              mark by which a store is known that was set back; in a cluster agentd:{p017}:mark:<name>, of each partition
 //
@@ -13,6 +14,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +28,7 @@ import (
 
 	"agentd/internal/runner"
 	"agentd/internal/state"
+	"agentd/sdk"
 )
 
 // Options of a store.
@@ -35,7 +38,8 @@ type Options struct {
 	// Replicas is how many replicas must have an entry before Append returns; 0 is none. They have it in their
 	// append-only files where the server knows WAITAOF (7.2), else in memory.
 	Replicas int
-	// ReplicaTimeout is how long to wait for them before the outcome is ambiguous; 0 is a second.
+	// ReplicaTimeout is how long to wait for them before the outcome is ambiguous, and as long again for their files; 0 is
+	// sdk.DefaultReplicaTimeout, and the least a millisecond.
 	ReplicaTimeout time.Duration
 	// AllowLossy opens a server that may lose confirmed entries in a crash. Open then returns warnings.
 	AllowLossy bool
@@ -59,9 +63,7 @@ func New(client redis.UniversalClient, o Options) *Store {
 	if o.Root == "" {
 		o.Root = wire.DefaultRoot
 	}
-	if o.ReplicaTimeout == 0 {
-		o.ReplicaTimeout = time.Second
-	}
+	o.ReplicaTimeout = max(cmp.Or(o.ReplicaTimeout, sdk.DefaultReplicaTimeout), time.Millisecond) // WAIT takes 0 for ever
 	s := &Store{client: client, o: o}
 	if client != nil {
 		s.count()

@@ -118,6 +118,7 @@ func TestStore_WaitsForReplicas(t *testing.T) {
 
 	// A replica that is paused is connected: only a wait on the writer's own connection notices that it lacks the entry.
 	replica.Pause()
+	s.o.ReplicaTimeout = 200 * time.Millisecond
 	next := storetest.NextRecord(records[1].Version, "third")
 	if _, err := s.Append(ctx, run, records[1].Version, next); !errors.Is(err, runner.ErrAmbiguous) {
 		t.Errorf("append with a paused replica: %v, want %v", err, runner.ErrAmbiguous)
@@ -137,6 +138,11 @@ func TestStore_WaitsForReplicas(t *testing.T) {
 	}
 	if err := s.PutSpec(ctx, storetest.Digest(nil), nil); err == nil {
 		t.Error("a spec that the paused replica lacks is confirmed")
+	}
+	for range 2 { // the second time it is there
+		if err := s.PutBlob(ctx, run, storetest.Digest(nil), nil); err == nil {
+			t.Error("a blob that the paused replica lacks is confirmed")
+		}
 	}
 
 	replica.Resume()

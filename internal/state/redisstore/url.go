@@ -134,7 +134,7 @@ func (a *address) client(o Options) redis.UniversalClient {
 		s.Protocol = 2 // with 3 the client looks for notifications before each command and each reply
 	}
 	if s.ReadTimeout == 0 {
-		s.ReadTimeout = 5*time.Second + o.ReplicaTimeout // an answer to WAIT takes as long as that
+		s.ReadTimeout = 5*time.Second + 2*o.ReplicaTimeout // answers to WAIT and WAITAOF take as long as that
 	}
 	if len(a.hosts) == 0 {
 		return redis.NewClient(s)
