@@ -157,6 +157,10 @@ type Redis struct {
 	CA   string `json:"ca"`
 	Cert string `json:"cert"`
 	Key  string `json:"key"`
+	// Replicas is how many replicas must have what is written before it counts as written; 0 waits for none.
+	Replicas int `json:"replicas"`
+	// ReplicaTimeout is how long they have for it, before it is unknown whether it was written.
+	ReplicaTimeout time.Duration `json:"replica_timeout"`
 }
 
 // Log says what is logged and how.
@@ -243,6 +247,7 @@ func defaults(file string) *Config {
 		File: file,
 		Settings: Settings{
 			NATS:      NATS{Root: wire.DefaultRoot, AnswersAge: sdk.DefaultAnswersAge},
+			Redis:     Redis{ReplicaTimeout: sdk.DefaultReplicaTimeout},
 			Data:      filepath.Join(filepath.Dir(file), ".agentd"),
 			Slots:     sdk.DefaultSlots,
 			Entries:   EntriesPacked,

@@ -67,7 +67,7 @@ func TestLoad_Settings(t *testing.T) {
 			NATS: NATS{
 				URL: "nats://user:s3cret@localhost:4222", Creds: "testdata/desk/secrets/nats.creds", Root: "desk", Replicas: 3, AnswersAge: sdk.DefaultAnswersAge,
 			},
-			Redis: Redis{URL: "redis://:s3cret@localhost:6379/0"},
+			Redis: Redis{URL: "redis://:s3cret@localhost:6379/0", ReplicaTimeout: time.Second},
 			Store: StoreJetStream, Entries: EntriesPacked, Data: "testdata/desk/state", Slots: 8, Log: Log{"debug", "json"},
 			Reconcile: Reconcile{Interval: 10 * time.Minute, OlderThan: 2 * time.Minute, FullInterval: 24 * time.Hour}, Retention: Retention{History: 90 * 24 * time.Hour, Calls: sdk.DefaultCallsKept},
 			Console: Console{OIDC{Scopes: []string{"profile"}, Principal: "preferred_username", Groups: "groups"}},

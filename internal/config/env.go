@@ -11,7 +11,7 @@ import (
 var variables = map[string]string{ //nolint:gosec // names of variables
 	"nats.url": "NATS_URL", "nats.creds": "NATS_CREDS", "nats.nkey": "NATS_NKEY", "nats.ca": "NATS_CA", "nats.cert": "NATS_CERT",
 	"nats.key": "NATS_KEY", "nats.root": "AGENTD_ROOT", "nats.replicas": "AGENTD_REPLICAS", "nats.partitions": "AGENTD_PARTITIONS",
-	"redis.url": "REDIS_URL", "redis.ca": "REDIS_CA", "redis.cert": "REDIS_CERT", "redis.key": "REDIS_KEY",
+	"redis.url": "REDIS_URL", "redis.ca": "REDIS_CA", "redis.cert": "REDIS_CERT", "redis.key": "REDIS_KEY", "redis.replicas": "AGENTD_REDIS_REPLICAS",
 	"store": "AGENTD_STORE", "entries": "AGENTD_ENTRIES", "data": "AGENTD_DATA", "slots": "AGENTD_SLOTS",
 	"reconcile.interval": "AGENTD_RECONCILE", "retention.history": "AGENTD_HISTORY", "retention.hot": "AGENTD_HOT",
 	"log.level": "AGENTD_LOG_LEVEL", "log.format": "AGENTD_LOG_FORMAT",

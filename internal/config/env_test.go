@@ -19,7 +19,7 @@ func TestConfig_ApplyEnvGoesOverTheFile(t *testing.T) {
 	t.Parallel()
 	c := mustLoad(t, "testdata/desk/agentd.yaml")
 	err := c.ApplyEnv(env(map[string]string{
-		"NATS_URL": "nats://n", "NATS_CREDS": "n.creds", "REDIS_URL": "redis://r", "REDIS_CA": "rca.pem", "REDIS_CERT": "rcert.pem", "REDIS_KEY": "rkey.pem", "OPENAI_API_KEY": "sk-1",
+		"NATS_URL": "nats://n", "NATS_CREDS": "n.creds", "REDIS_URL": "redis://r", "REDIS_CA": "rca.pem", "REDIS_CERT": "rcert.pem", "REDIS_KEY": "rkey.pem", "AGENTD_REDIS_REPLICAS": "2", "OPENAI_API_KEY": "sk-1",
 		"NATS_NKEY": "n.nk", "NATS_CA": "ca.pem", "NATS_CERT": "cert.pem", "NATS_KEY": "key.pem",
 		"OPENAI_BASE_URL": "http://o", "LOCAL_KEY": "sk-2", "AGENTD_ROOT": "root", "AGENTD_REPLICAS": "5", "AGENTD_PARTITIONS": "4",
 		"AGENTD_STORE": "redis", "AGENTD_ENTRIES": "plain", "AGENTD_DATA": "d", "AGENTD_SLOTS": "1", "AGENTD_LOG_LEVEL": "error", "AGENTD_LOG_FORMAT": "",
@@ -32,7 +32,7 @@ func TestConfig_ApplyEnvGoesOverTheFile(t *testing.T) {
 	want.NATS = NATS{
 		URL: "nats://n", Creds: "n.creds", NKey: "n.nk", CA: "ca.pem", Cert: "cert.pem", Key: "key.pem", Root: "root", Replicas: 5, Partitions: 4, AnswersAge: 7 * 24 * time.Hour,
 	}
-	want.Redis = Redis{URL: "redis://r", CA: "rca.pem", Cert: "rcert.pem", Key: "rkey.pem"}
+	want.Redis = Redis{URL: "redis://r", CA: "rca.pem", Cert: "rcert.pem", Key: "rkey.pem", Replicas: 2, ReplicaTimeout: time.Second}
 	want.Entries = EntriesPlain
 	want.Store, want.Data, want.Slots, want.Log = StoreRedis, "d", 1, Log{"error", "json"}
 	want.Reconcile.Interval, want.Retention.History, want.Retention.Hot = 0, 7*24*time.Hour, 24*time.Hour
@@ -53,7 +53,7 @@ func TestConfig_ApplyEnvListsEveryFault(t *testing.T) {
 	t.Parallel()
 	c := Default()
 	err := c.ApplyEnv(env(map[string]string{
-		"AGENTD_ROOT": "a.b", "AGENTD_REPLICAS": "0", "AGENTD_STORE": "disk", "AGENTD_SLOTS": "x",
+		"AGENTD_ROOT": "a.b", "AGENTD_REDIS_REPLICAS": "-1", "AGENTD_REPLICAS": "0", "AGENTD_STORE": "disk", "AGENTD_SLOTS": "x",
 		"AGENTD_LOG_LEVEL": "loud", "AGENTD_LOG_FORMAT": "xml", "AGENTD_RECONCILE": "1ms", "AGENTD_HISTORY": "week",
 	}))
 	want := []string{
@@ -61,6 +61,7 @@ func TestConfig_ApplyEnvListsEveryFault(t *testing.T) {
 		`environment variable AGENTD_LOG_FORMAT: log.format: expected one of "text", "json", got string "xml"`,
 		`environment variable AGENTD_LOG_LEVEL: log.level: expected one of "debug", "info", "warn", "error", got string "loud"`,
 		`environment variable AGENTD_RECONCILE: reconcile.interval: expected a duration of at least 1s, such as 30s, 15m, 72h or 30d, or 0, got string "1ms"`,
+		`environment variable AGENTD_REDIS_REPLICAS: redis.replicas: expected at least 0, got number -1`,
 		`environment variable AGENTD_REPLICAS: nats.replicas: expected at least 1, got number 0`,
 		`environment variable AGENTD_ROOT: nats.root: expected 1 to 64 lower-case letters, digits, _ and -, got string "a.b"`,
 		`environment variable AGENTD_SLOTS: slots: expected integer, got string "x"`,

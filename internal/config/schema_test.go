@@ -186,6 +186,7 @@ func TestSchema_Defaults(t *testing.T) {
 	days := func(x time.Duration) string { return fmt.Sprintf("%dd", x/(24*time.Hour)) }
 	want := map[string]string{
 		"nats.root": d.NATS.Root, "nats.answers_age": days(d.NATS.AnswersAge),
+		"redis.replicas": fmt.Sprint(d.Redis.Replicas), "redis.replica_timeout": d.Redis.ReplicaTimeout.String(),
 		"data": d.Data, "slots": fmt.Sprint(d.Slots), "log.level": d.Log.Level, "log.format": d.Log.Format,
 		"reconcile.interval": text(d.Reconcile.Interval), "reconcile.older_than": text(d.Reconcile.OlderThan),
 		"retention.history": days(d.Retention.History), "retention.calls": fmt.Sprintf("%dm", d.Retention.Calls/time.Minute), "retention.hot": fmt.Sprint(int(d.Retention.Hot)), "mcp.file": defaultMCPFile, "agents[].model.provider": defaultProvider,

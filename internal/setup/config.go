@@ -113,6 +113,7 @@ func StoreOptions(cfg *config.Config) (worker.StoreOptions, error) {
 	keys, err := sealed.NewKeyring(e)
 	return worker.StoreOptions{
 		RedisURL: RedisURL(cfg), RedisTLS: redisstore.TLS{CA: cfg.Redis.CA, Cert: cfg.Redis.Cert, Key: cfg.Redis.Key}, Keys: keys,
+		RedisReplicas: cfg.Redis.Replicas, RedisReplicaTimeout: cfg.Redis.ReplicaTimeout,
 		PlainEntries: cfg.Entries == config.EntriesPlain,
 	}, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"agentd/internal/broker"
 	"agentd/internal/runner"
@@ -23,6 +24,9 @@ type StoreOptions struct {
 	RedisURL string
 	// RedisTLS are the files for it.
 	RedisTLS redisstore.TLS
+	// RedisReplicas and RedisReplicaTimeout are Replicas and ReplicaTimeout of redisstore.Options.
+	RedisReplicas       int
+	RedisReplicaTimeout time.Duration
 	// RedisCommand is that of redisstore.Options.
 	RedisCommand func(name string)
 	// Keys seal and open what is stored; nil seals nothing.
@@ -73,6 +77,7 @@ func openStore(ctx context.Context, conn *broker.Conn, o StoreOptions, allowLoss
 	}
 	store, findings, err := redisstore.Open(ctx, o.RedisURL, redisstore.Options{
 		Root: conn.Subjects().Root(), AllowLossy: allowLossy, TLS: o.RedisTLS, Command: o.RedisCommand,
+		Replicas: o.RedisReplicas, ReplicaTimeout: o.RedisReplicaTimeout,
 	})
 	if err != nil {
 		return OpenedStore{Warnings: findingsOf(findings)}, err

@@ -54,8 +54,9 @@ func (f File) Options() (Options, error) {
 	}
 	return Options{
 		URL: cfg.NATS.URL.Reveal(), Login: Login(setup.Login(cfg)), RedisURL: setup.RedisURL(cfg),
-		RedisTLS: RedisTLS{RedisCA: cfg.Redis.CA, RedisCert: cfg.Redis.Cert, RedisKey: cfg.Redis.Key},
-		Root:     cfg.NATS.Root, Encryption: Encryption(keys), PlainEntries: cfg.Entries == config.EntriesPlain,
+		RedisTLS:      RedisTLS{RedisCA: cfg.Redis.CA, RedisCert: cfg.Redis.Cert, RedisKey: cfg.Redis.Key},
+		RedisReplicas: cfg.Redis.Replicas, RedisReplicaTimeout: cfg.Redis.ReplicaTimeout,
+		Root: cfg.NATS.Root, Encryption: Encryption(keys), PlainEntries: cfg.Entries == config.EntriesPlain,
 		Agents: agents, Models: registry.Provider, Slots: cfg.Slots, Replicas: cfg.NATS.Replicas, Partitions: cfg.NATS.Partitions, AnswersAge: cfg.NATS.AnswersAge,
 		PersistMode: cfg.NATS.PersistMode, Identity: cfg.Identity, Keys: cfg.Keys,
 		ReconcileEvery: period(cfg.Reconcile.Interval), ReconcileFullEvery: period(cfg.Reconcile.FullInterval), LostAfter: cfg.Reconcile.OlderThan,

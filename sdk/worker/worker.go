@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 
 	"agentd/internal/retry"
@@ -44,6 +45,12 @@ type Options struct {
 	// RedisURL is the store of runs. Empty keeps them in JetStream. All workers of an agent must use the same store.
 	RedisURL string
 	RedisTLS
+	// RedisReplicas is how many replicas of Redis must have what is written of a run before the worker goes on from it, so that a failover to
+	// one of them loses nothing; 0 waits for none. All that write to the store must wait for as many: docs/operations.md. With RedisURL alone.
+	RedisReplicas int
+	// RedisReplicaTimeout is how long they have for it before it is written again, until they have it; 0 is a second, and a millisecond is the
+	// least.
+	RedisReplicaTimeout time.Duration
 	// Root is the first token of every subject; empty is sdk.DefaultRoot.
 	Root string
 	// Encryption seals what is stored of runs; the zero value stores it as it is. All workers of an agent must be able to
@@ -123,13 +130,22 @@ const (
 )
 
 // FromEnvironment returns options from NATS_URL, NATS_CREDS, NATS_NKEY, NATS_CA, NATS_CERT, NATS_KEY, REDIS_URL,
-// REDIS_CA, REDIS_CERT, REDIS_KEY and AGENTD_ROOT.
+// REDIS_CA, REDIS_CERT, REDIS_KEY, AGENTD_REDIS_REPLICAS and AGENTD_ROOT. Run refuses a number of replicas that is none.
 func FromEnvironment() Options {
 	return Options{
 		URL: os.Getenv("NATS_URL"), Login: Login(broker.LoginFromEnvironment()), RedisURL: os.Getenv("REDIS_URL"),
-		RedisTLS: RedisTLS{os.Getenv("REDIS_CA"), os.Getenv("REDIS_CERT"), os.Getenv("REDIS_KEY")},
-		Root:     os.Getenv("AGENTD_ROOT"),
+		RedisTLS:      RedisTLS{os.Getenv("REDIS_CA"), os.Getenv("REDIS_CERT"), os.Getenv("REDIS_KEY")},
+		RedisReplicas: replicas(os.Getenv("AGENTD_REDIS_REPLICAS")), Root: os.Getenv("AGENTD_ROOT"),
 	}
+}
+
+// replicas reads a number of replicas; what is none becomes one that is refused.
+func replicas(text string) int {
+	n, err := strconv.Atoi(cmp.Or(text, "0"))
+	if err != nil {
+		return -1
+	}
+	return n
 }
 
 // Run serves until ctx ends. Then it takes no further message, lets activations reach their next step, and leaves what is
@@ -180,6 +196,9 @@ func newServing(o Options) (*serving, error) {
 	}
 	if len(o.Agents) == 0 {
 		return nil, sdk.Errorf(sdk.CodeConfig, "no agent to serve: name at least one")
+	}
+	if o.RedisReplicas < 0 || o.RedisReplicaTimeout < 0 {
+		return nil, sdk.Errorf(sdk.CodeConfig, "RedisReplicas (AGENTD_REDIS_REPLICAS) and RedisReplicaTimeout: expected 0 or more")
 	}
 	if o.Models == nil {
 		if o.Models, err = modelsFromEnvironment(); err != nil {
@@ -232,7 +251,7 @@ func (s *serving) run(ctx context.Context) (err error) {
 	err = s.persist(ctx, "open the store", func() (err error) {
 		store, err = worker.OpenStore(ctx, conn, worker.StoreOptions{
 			RedisURL: s.RedisURL, RedisTLS: redisstore.TLS{CA: s.RedisCA, Cert: s.RedisCert, Key: s.RedisKey}, Keys: s.keys, Logger: s.Logger,
-			PlainEntries: s.PlainEntries,
+			RedisReplicas: s.RedisReplicas, RedisReplicaTimeout: s.RedisReplicaTimeout, PlainEntries: s.PlainEntries,
 		})
 		return err
 	})

@@ -309,3 +309,30 @@ func TestRun_HoldsTheFilesPermissionsToToolsInGo(t *testing.T) {
 		}
 	}
 }
+
+// A number of replicas that is none must not count as 0: what was to be waited for would not be.
+func TestOptions_WaitForReplicasOfRedis(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "agentd.yaml")
+	const file = "redis: {url: 'redis://localhost', replicas: 2, replica_timeout: 3s}\nagents: [{name: clerk, model: {name: m}}]\n"
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, err := worker.FromFile(path)
+	if err != nil || o.RedisReplicas != 2 || o.RedisReplicaTimeout != 3*time.Second {
+		t.Errorf("from the file: %d replicas, %s, %v", o.RedisReplicas, o.RedisReplicaTimeout, err)
+	}
+	for text, want := range map[string]int{"": 0, "3": 3} {
+		t.Setenv("AGENTD_REDIS_REPLICAS", text)
+		if o := worker.FromEnvironment(); o.RedisReplicas != want {
+			t.Errorf("from the environment %q: %d replicas", text, o.RedisReplicas)
+		}
+	}
+	for _, text := range []string{"two", "-1"} {
+		t.Setenv("AGENTD_REDIS_REPLICAS", text)
+		o := worker.FromEnvironment()
+		o.Agents, o.Models = []sdk.Agent{greeter()}, scripted
+		if err := worker.Run(t.Context(), o); !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) || !strings.Contains(err.Error(), "AGENTD_REDIS_REPLICAS") {
+			t.Errorf("from the environment %q: %v", text, err)
+		}
+	}
+}
