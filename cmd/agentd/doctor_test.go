@@ -205,7 +205,12 @@ func TestDoctor_FindsEachMisconfiguration(t *testing.T) {
 		"redis_eviction": {failed, func(c *clinic) {
 			c.redis = redistest.StartServer(c.t, "--maxmemory-policy", "allkeys-lru", "--maxmemory", "100mb").URL()
 		}},
-		"hot_ignored": {warned, func(c *clinic) { c.write(healthyConfig + "retention: {hot: 1d}\n") }},
+		"redis_few_replicas": {failed, func(c *clinic) {
+			c.write("redis: {replicas: 1}\n" + healthyConfig)
+			c.redis = redistest.Start(c.t)
+		}},
+		"redis_replicas_ignored": {warned, func(c *clinic) { c.write("redis: {replicas: 1}\n" + healthyConfig) }},
+		"hot_ignored":            {warned, func(c *clinic) { c.write(healthyConfig + "retention: {hot: 1d}\n") }},
 		"model": {warned, func(c *clinic) {
 			c.write(strings.Replace(healthyConfig, `base_url: "http://127.0.0.1:1/v1"`, "api_key_env: DOCTOR_TEST_NO_KEY", 1))
 		}},

@@ -23,7 +23,7 @@ import (
 	"agentd/test/ports"
 )
 
-// Who is full confirms nothing, and answers every question as if nothing were wrong.
+// Who is full, or lacks replicas, confirms nothing, and answers every question as if nothing were wrong.
 func TestFullStores_AreFoundLoggedAndNotReady(t *testing.T) {
 	t.Parallel()
 	const kilobyte = 1 << 10
@@ -92,6 +92,15 @@ func TestFullStores_AreFoundLoggedAndNotReady(t *testing.T) {
 				return c
 			},
 			"redis_full", "its memory is full", "",
+		},
+		"Redis without the replica that is waited for": {
+			func(t *testing.T) *clinic {
+				c := newClinicOn(t, server.Options{StoreDir: t.TempDir(), SyncAlways: true})
+				c.write("redis: {replicas: 1}\n" + healthyConfig)
+				c.redis = redistest.Start(t)
+				return c
+			},
+			"redis_few_replicas", "what is written is not confirmed by its replicas: 0 of 1 replicas have confirmed after 1s", "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

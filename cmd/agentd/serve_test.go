@@ -4,7 +4,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
+	"strings"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/cmd/agentd/internal/follow"
@@ -28,6 +32,46 @@ func TestServe_RunsAgentsOnRedis(t *testing.T) {
 	contains(t, listed, "no runs")
 	found, _ := s.expect(cli.ExitOK, "doctor", "--redis", url)
 	contains(t, found, "store of runs: redis", "nothing found")
+}
+
+// Whoever writes to the store waits for replicas: workers, and commands.
+func TestServe_WaitsForReplicasOfRedis(t *testing.T) {
+	config, script := chatProject(t)
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, config, "redis: {replicas: 1, replica_timeout: 20s}\n"+string(text))
+	s := startDev(t, config, script, "--server-only")
+	master := redistest.StartServer(t, "--repl-diskless-sync-delay", "0")
+	redistest.StartReplica(t, master)
+	client := redis.NewClient(&redis.Options{Addr: master.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	waits := 0
+	waited := func(who string) {
+		t.Helper()
+		_, rest, _ := strings.Cut(client.Info(t.Context(), "commandstats").Val(), "cmdstat_wait:calls=")
+		count, _, _ := strings.Cut(rest, ",")
+		n, err := strconv.Atoi(count)
+		if err != nil || n <= waits {
+			t.Errorf("%s: %d waits for replicas, %d before; %v", who, n, waits, err)
+		}
+		waits = n
+	}
+
+	var out, log output
+	stop := s.background(&out, &log, "serve", "--redis", master.URL(), "--provision")
+	s.until(&log, "msg=serving")
+	s.expect(cli.ExitOK, "run", "chat", "-m", "Hello", "--subject", "one", "--answer", follow.EndWord, "--redis", master.URL())
+	stop()
+	waited("a worker")
+	s.expect(cli.ExitOK, "runs", "purge", "one", "--yes", "--redis", master.URL())
+	waited("agentd runs purge")
+	found, _ := s.expect(cli.ExitOK, "doctor", "--redis", master.URL())
+	if strings.Contains(found, "redis_") {
+		t.Errorf("doctor finds\n%s", found)
+	}
+	waited("agentd doctor")
 }
 
 func TestServe_RefusesARedisThatLosesRuns(t *testing.T) {

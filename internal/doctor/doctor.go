@@ -288,6 +288,13 @@ func (e *Examination) store(ctx context.Context) {
 			Remedy:  "remove it, or keep runs in Redis",
 		})
 	}
+	if e.cfg.Redis.Replicas > 0 && e.cfg.StoreKind() != config.StoreRedis {
+		e.found(broker.Finding{
+			Code: "redis_replicas_ignored", Severity: broker.SeverityWarning,
+			Message: "redis.replicas changes nothing: runs are kept in JetStream, whose replicas are nats.replicas",
+			Remedy:  "remove it, or keep runs in Redis",
+		})
+	}
 	var findings []broker.Finding
 	err = e.conn.Permitted(ctx, func(ctx context.Context) error {
 		findings = worker.CheckStore(ctx, e.conn, o)
