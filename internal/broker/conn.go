@@ -104,6 +104,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(pingsLost), nats.CustomInboxPrefix(InboxPrefix(o.Subjects, user)),
 		// Credentials may be refused for the minutes in which an operator rolls out new ones.
 		nats.IgnoreAuthErrorAbort(),
+		nats.SetCustomDialer(&gatheringDialer{net.Dialer{Timeout: nats.DefaultTimeout}}),
 		nats.ClosedHandler(func(*nats.Conn) { close(c.closed) }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			c.disconnected()
@@ -133,7 +134,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 	}
 	options = append(options, login...)
 	if o.InProcess != nil {
-		url, options = "", append(options, nats.InProcessServer(o.InProcess))
+		url, options = "", append(options, nats.InProcessServer(gatheringServer{o.InProcess}))
 	}
 	if c.nc, err = nats.Connect(url, options...); err != nil {
 		if _, unreadable := errors.AsType[*neturl.Error](err); unreadable { // whose text repeats the URL
