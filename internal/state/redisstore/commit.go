@@ -18,8 +18,7 @@ func (s *Store) commit(ctx context.Context, script *redis.Script, keys []string,
 	var answer *redis.Cmd
 	var err error
 	if s.o.Replicas == 0 {
-		answer = script.Run(ctx, s.client, keys, args...)
-		err = answer.Err()
+		answer, err = s.run(ctx, script, keys, args)
 	} else {
 		err = s.replicated(ctx, keys[0], func(p redis.Pipeliner) { answer = script.EvalSha(ctx, p, keys, args...) })
 		if redis.HasErrorPrefix(err, "NOSCRIPT") {
@@ -36,6 +35,33 @@ func (s *Store) commit(ctx context.Context, script *redis.Script, keys []string,
 		return fmt.Errorf("%w: %w", runner.ErrAmbiguous, readError(ctx, err))
 	}
 	return nil
+}
+
+// run runs a script, with what others run at the same time. Without its answer nothing is known of it.
+func (s *Store) run(ctx context.Context, script *redis.Script, keys []string, args []any) (*redis.Cmd, error) {
+	client, one := s.client.(*redis.Client)
+	if !one {
+		answer := script.Run(ctx, s.client, keys, args...)
+		return answer, answer.Err() // of a cluster, see gatherer
+	}
+	answer := evalSHA(ctx, script, keys, args)
+	err := s.gatherer.do(ctx, client, answer)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		answer = script.Eval(ctx, client, keys, args...)
+		err = answer.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return answer, nil
+}
+
+func evalSHA(ctx context.Context, script *redis.Script, keys []string, args []any) *redis.Cmd {
+	words := append(make([]any, 0, 3+len(keys)+len(args)), "evalsha", script.Hash(), len(keys))
+	for _, k := range keys {
+		words = append(words, k)
+	}
+	return redis.NewCmd(ctx, append(words, args...)...)
 }
 
 // PutBlob implements runner.Store. It waits for replicas although the entry that names the blob does, too: the server may be

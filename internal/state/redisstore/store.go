@@ -54,6 +54,8 @@ type Store struct {
 	o      Options
 	// waitAOF says that replicas are waited for by WAITAOF, which the server must know.
 	waitAOF bool
+	// gatherer sends what is committed.
+	gatherer gatherer
 }
 
 var _ state.Store = (*Store)(nil)

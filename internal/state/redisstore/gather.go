@@ -1,0 +1,86 @@
+package redisstore
+
+import (
+	"context"
+	"runtime"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// mostFlights is how many pipelines are under way at once: while one waits for the server's disk, another is on its way, and commands that
+// come meanwhile are sent together as soon as one is back.
+const mostFlights = 2
+
+// gatherer sends the commands of runs that go on at the same time in one pipeline: one write, one read, and mostly one sync of the server's
+// disk, in place of as many as there are commands. A command that comes alone is sent at once.
+//
+// It is for one server. Of a cluster, a server that does not answer would hold up what is for the others.
+type gatherer struct {
+	mu      sync.Mutex
+	waiting []waiting
+	flights int
+}
+
+// waiting is a command that is to be sent.
+type waiting struct {
+	cmd redis.Cmder
+	// done is closed when the command has its outcome.
+	done chan struct{}
+}
+
+// do sends a command and waits for its outcome. When ctx ends first, the command may be carried out yet, and must not be touched.
+func (g *gatherer) do(ctx context.Context, client *redis.Client, cmd redis.Cmder) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	w := waiting{cmd, make(chan struct{})}
+	g.mu.Lock()
+	g.waiting = append(g.waiting, w)
+	if g.flights < mostFlights {
+		g.flights++
+		go g.fly(context.WithoutCancel(ctx), client) // what others send does not end with ctx; the client's own timeouts bound it
+	}
+	g.mu.Unlock()
+	select {
+	case <-w.done:
+		return cmd.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// fly sends what waits, until nothing does. Goroutines that can run have their turn before: they may have commands too.
+func (g *gatherer) fly(ctx context.Context, client *redis.Client) {
+	for {
+		runtime.Gosched()
+		g.mu.Lock()
+		batch := g.waiting
+		g.waiting = nil
+		if len(batch) == 0 {
+			g.flights--
+		}
+		g.mu.Unlock()
+		if len(batch) == 0 {
+			return
+		}
+		send(ctx, client, batch)
+		for _, w := range batch {
+			close(w.done)
+		}
+	}
+}
+
+// send carries out commands. Each has its own error.
+func send(ctx context.Context, client *redis.Client, batch []waiting) {
+	if len(batch) == 1 {
+		_ = client.Process(ctx, batch[0].cmd)
+		return
+	}
+	_, _ = client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, w := range batch {
+			_ = p.Process(ctx, w.cmd)
+		}
+		return nil
+	})
+}
