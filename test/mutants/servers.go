@@ -57,4 +57,11 @@ var ofServers = []mutant{
 	{"one pass finds all", condition("internal/reconcile.Until", "GoesOn mostPasses", "true"), test{"internal/reconcile", "TestUntil_RepeatsPassesUntilNothingIsFound"}},
 	{"each page of runs lists its partition", around("internal/state/natsstore.rests.take", "return rest{}, false"), test{"internal/state/natsstore", "TestStore_ListsAPartitionOnceForAllItsPages"}},
 	{"what a page of runs left over is good for ever", condition("internal/state/natsstore.rests.take", "restLasts", "true"), test{"internal/state/natsstore", "TestRests_AreFewAndPass"}},
+	{"what waits to be written has no bound", condition("internal/broker.gatheredConn.Write", "pending mostGathered", "false"), test{"internal/broker", "TestGather_WaitsForRoom"}},
+	{"who writes over a connection that failed is not told", statement("internal/broker.gatheredConn.fail", "err", ""), test{"internal/broker", "TestGather_TellsThatItFailed"}},
+	{"a connection that failed is left open", statement("internal/broker.gatheredConn.fail", "Close", ""), test{"internal/broker", "TestGather_TellsThatItFailed"}},
+	{"a server that reads nothing is written to for ever", statement("internal/broker.gatheredConn.take", "SetWriteDeadline", ""), test{"internal/broker", "TestGather_GivesUpWhereNothingIsRead"}},
+	{"a connection is closed before what was written", statement("internal/broker.gatheredConn.Close", "g done", ""), test{"internal/broker", "TestGather_WritesBeforeItCloses"}},
+	{"each commit has a pipeline of its own", condition("internal/state/redisstore.gatherer.do", "flights mostFlights", "true"), test{"internal/state/redisstore", "TestGatherer_SendsTogether"}},
+	{"a commit that fails fails those that were sent with it", statement("internal/state/redisstore.send", "Pipelined", "_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {\nfor _, w := range batch {\n_ = p.Process(ctx, w.cmd)\n}\nreturn nil\n})\nfor _, w := range batch {\nw.cmd.SetErr(err)\n}"), test{"internal/state/redisstore", "TestGatherer_SendsTogether"}},
 }

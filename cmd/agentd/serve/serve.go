@@ -4,6 +4,7 @@ package serve
 import (
 	"cmp"
 	"context"
+	"os"
 	"runtime/debug"
 	"time"
 
@@ -43,7 +44,14 @@ func Command(a *cli.App) *cobra.Command {
 	return cmd
 }
 
+// heapGrowth is by how many percent a worker's heap may grow before garbage is collected. It keeps little and allocates much: with Go's 100
+// a busy one spends a tenth of its time on that, with this a twentieth, for 10 MB.
+const heapGrowth = 200
+
 func serve(ctx context.Context, a *cli.App, f serveFlags) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(heapGrowth)
+	}
 	cfg, err := a.ToServe()
 	if err != nil {
 		return err
