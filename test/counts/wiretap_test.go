@@ -45,9 +45,8 @@ type tapped struct {
 }
 
 func (c *tapped) Write(data []byte) (int, error) {
-	n, err := c.Conn.Write(data)
-	c.read(data[:n])
-	return n, err
+	c.read(data) // before it is sent: what is answered has been counted
+	return c.Conn.Write(data)
 }
 
 func (c *tapped) read(data []byte) {
