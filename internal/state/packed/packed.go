@@ -40,13 +40,17 @@ const worthwhile = 512
 
 var encoding = base64.RawURLEncoding
 
+// smalls are buffers for deflated entries, the largest of which are half a MiB.
+var smalls = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
 // pack returns the packed form of an entry: deflated where that is smaller by an eighth at least. The largest entries that cannot be
 // deflated stay as they are, because stores take no more.
 func pack(plain []byte) []byte {
 	if len(plain) > worthwhile {
-		var small bytes.Buffer
-		small.Grow(len(plain) / 2)
-		err := compress.StatelessDeflate(&small, plain, true, dictionary)
+		small := smalls.Get().(*bytes.Buffer)
+		defer smalls.Put(small)
+		small.Reset()
+		err := compress.StatelessDeflate(small, plain, true, dictionary)
 		size := len(deflates) + encoding.EncodedLen(small.Len()) + len(deflated)
 		if err == nil && size <= len(plain)-len(plain)/8 {
 			data := append(make([]byte, 0, size), deflates...)
