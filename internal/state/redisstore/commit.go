@@ -37,23 +37,26 @@ func (s *Store) commit(ctx context.Context, script *redis.Script, keys []string,
 	return nil
 }
 
-// run runs a script, with what others run at the same time. Without its answer nothing is known of it.
+// run runs a script. Without its answer nothing is known of it.
 func (s *Store) run(ctx context.Context, script *redis.Script, keys []string, args []any) (*redis.Cmd, error) {
-	client, one := s.client.(*redis.Client)
-	if !one {
-		answer := script.Run(ctx, s.client, keys, args...)
-		return answer, answer.Err() // of a cluster, see gatherer
-	}
 	answer := evalSHA(ctx, script, keys, args)
-	err := s.gatherer.do(ctx, client, answer)
+	err := s.ask(ctx, answer)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		answer = script.Eval(ctx, client, keys, args...)
+		answer = script.Eval(ctx, s.client, keys, args...)
 		err = answer.Err()
 	}
 	if err != nil {
 		return nil, err
 	}
 	return answer, nil
+}
+
+// ask sends a command, with what others send at the same time. After an error it must not be touched.
+func (s *Store) ask(ctx context.Context, cmd redis.Cmder) error {
+	if client, one := s.client.(*redis.Client); one {
+		return s.gatherer.do(ctx, client, cmd)
+	}
+	return s.client.Process(ctx, cmd)
 }
 
 func evalSHA(ctx context.Context, script *redis.Script, keys []string, args []any) *redis.Cmd {

@@ -54,7 +54,7 @@ type Store struct {
 	o      Options
 	// waitAOF says that replicas are waited for by WAITAOF, which the server must know.
 	waitAOF bool
-	// gatherer sends what is committed.
+	// gatherer sends what is committed, and reads of single runs.
 	gatherer gatherer
 }
 
@@ -160,15 +160,11 @@ func decode(element string) (runner.Record, error) {
 
 // Head implements runner.Store. The client reads from masters only.
 func (s *Store) Head(ctx context.Context, run wire.RunKey) (runner.Record, error) {
-	err := ctx.Err()
-	var element string
-	if err == nil {
-		element, err = s.client.LIndex(ctx, s.listKey(run), -1).Result()
-	}
-	if err != nil {
+	last := redis.NewStringCmd(ctx, "lindex", s.listKey(run), -1)
+	if err := s.ask(ctx, last); err != nil {
 		return runner.Record{}, fmt.Errorf("read head of run %s: %w", run, readError(ctx, err))
 	}
-	r, err := decode(element)
+	r, err := decode(last.Val())
 	if err != nil {
 		return runner.Record{}, fmt.Errorf("read head of run %s: %w", run, err)
 	}
@@ -237,16 +233,12 @@ func (s *Store) read(ctx context.Context, run wire.RunKey, after uint64, most in
 }
 
 func (s *Store) readOnce(ctx context.Context, run wire.RunKey, after uint64, most int) ([]runner.Record, error) {
-	err := ctx.Err()
-	var elements []string
-	if err == nil {
-		elements, err = s.client.LRange(ctx, s.listKey(run), int64(after), int64(after)+int64(most)-1).Result()
-	}
-	if err != nil {
+	part := redis.NewStringSliceCmd(ctx, "lrange", s.listKey(run), int64(after), int64(after)+int64(most)-1)
+	if err := s.ask(ctx, part); err != nil {
 		return nil, fmt.Errorf("read entries of run %s: %w", run, readError(ctx, err))
 	}
-	records := make([]runner.Record, 0, len(elements))
-	for _, element := range elements {
+	records := make([]runner.Record, 0, len(part.Val()))
+	for _, element := range part.Val() {
 		r, err := decode(element)
 		if err == nil && r.Rev != after+1 {
 			err = fmt.Errorf("%w: entry %d is in place of entry %d", runner.ErrCorrupt, r.Rev, after+1)
