@@ -1,7 +1,9 @@
 package broker
 
 import (
+	"errors"
 	"net"
+	"os"
 	"runtime"
 	"sync"
 	"time"
@@ -14,6 +16,9 @@ const (
 	mostGathered = 64 << 10
 	// closeWithin bounds the last write of a connection that is closed: what is worth waiting for was flushed before.
 	closeWithin = 100 * time.Millisecond
+	// A turn of the others that takes longer than longTurn is the last one for hastyFor.
+	longTurn = 5 * time.Millisecond
+	hastyFor = time.Second
 )
 
 // gatheringDialer dials connections whose writes are gathered.
@@ -40,24 +45,27 @@ func (s gatheringServer) InProcessConn() (net.Conn, error) {
 	return gather(conn), nil
 }
 
-// gatheredConn writes when nothing else in the process can run. The NATS client writes after each message, as soon as who published it
-// waits for the answer: a worker that drives many runs would make a system call for each, its server another to read it, and wake up for
-// it. Here the bytes wait until the goroutines that can run have had their turn, which add theirs: with one run there are none, and nothing
-// waits; with many, a write has what several of them have to say.
+// gatheredConn lets the goroutines that can run have their turn before it writes. The NATS client writes after each message, as soon as who
+// published it waits for the answer: a worker that drives many runs would make a system call for each, its server another to read it, and
+// wake up for it. Here the bytes wait for those of others: where one run is under way nobody else can run, and nothing waits; with many, a
+// write has what several of them have to say.
 //
 // What Write has taken is lost when the connection is, as are bytes in the kernel's buffer: whoever must know waits for an answer.
 type gatheredConn struct {
 	net.Conn
-	// wake has a token when there may be something to write.
-	wake chan struct{}
-	// done is closed when nothing is written any more.
-	done chan struct{}
 
 	mu sync.Mutex
-	// room is signalled when pending was taken.
-	room *sync.Cond
+	// changed is signalled when pending was taken, and when nothing is written any more.
+	changed *sync.Cond
 	// pending are the bytes to write next; spare is the buffer that was written before, to be filled again.
 	pending, spare []byte
+	// writing says that a goroutine writes what is pending. While nothing is there is none: the client forgets connections on which it
+	// was refused without closing them, and the collector closes only what no goroutine holds.
+	writing bool
+	// until is how long Write may wait for room; zero is for ever.
+	until time.Time
+	// hasty is until when nobody is given a turn.
+	hasty time.Time
 	// err is why a write failed: nothing can be written after it.
 	err    error
 	closed bool
@@ -65,66 +73,93 @@ type gatheredConn struct {
 
 // gather returns a connection that owns conn.
 func gather(conn net.Conn) *gatheredConn {
-	g := &gatheredConn{Conn: conn, wake: make(chan struct{}, 1), done: make(chan struct{})}
-	g.room = sync.NewCond(&g.mu)
-	go g.write()
+	g := &gatheredConn{Conn: conn}
+	g.changed = sync.NewCond(&g.mu)
 	return g
 }
 
 // Write takes p to be written. Its error is that of an earlier write.
 func (g *gatheredConn) Write(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for len(g.pending) >= mostGathered && g.err == nil && !g.closed {
-		g.room.Wait()
-	}
-	switch {
-	case g.err != nil:
-		return 0, g.err
-	case g.closed:
-		return 0, net.ErrClosed
+	if err := g.waitForRoom(); err != nil {
+		return 0, err
 	}
 	g.pending = append(g.pending, p...)
-	g.signal()
+	if !g.writing {
+		g.writing = true
+		go g.write()
+	}
 	return len(p), nil
 }
 
-func (g *gatheredConn) signal() {
-	select {
-	case g.wake <- struct{}{}:
-	default:
+func (g *gatheredConn) waitForRoom() error {
+	for {
+		switch {
+		case g.err != nil:
+			return g.err
+		case g.closed:
+			return net.ErrClosed
+		case len(g.pending) < mostGathered:
+			return nil
+		case g.until.IsZero():
+			g.changed.Wait()
+		case !time.Now().Before(g.until):
+			return os.ErrDeadlineExceeded
+		default:
+			late := time.AfterFunc(time.Until(g.until), g.changed.Broadcast)
+			g.changed.Wait()
+			late.Stop()
+		}
 	}
 }
 
-// write writes what is pending, until the connection fails or is closed.
+// write writes until nothing is pending, or the connection fails.
 func (g *gatheredConn) write() {
-	defer close(g.done)
-	for range g.wake {
-		runtime.Gosched()
-		out, last := g.take()
-		if len(out) > 0 {
-			_, err := g.Conn.Write(out)
-			if last = last || err != nil; err != nil {
-				g.fail(err)
-			}
+	for {
+		g.yield()
+		out := g.take()
+		if out == nil {
+			return
 		}
-		if last {
+		if _, err := g.Conn.Write(out); err != nil {
+			g.fail(err)
 			return
 		}
 		g.give(out)
 	}
 }
 
-// take takes what is pending, and says whether it is the last.
-func (g *gatheredConn) take() (out []byte, last bool) {
+// yield lets others have their turn. In a process whose processors are taken that is long, and nobody is given one for a while.
+func (g *gatheredConn) yield() {
+	start := time.Now()
+	if start.Before(g.hasty) {
+		return
+	}
+	runtime.Gosched()
+	if time.Since(start) > longTurn {
+		g.hasty = start.Add(hastyFor)
+	}
+}
+
+// take takes what is pending; nil is that nothing is, and nobody writes any more.
+func (g *gatheredConn) take() []byte {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	defer g.changed.Broadcast()
+	if len(g.pending) == 0 {
+		g.writing = false
+		return nil
+	}
+	var out []byte
 	out, g.pending, g.spare = g.pending, g.spare, nil
-	g.room.Broadcast()
 	if !g.closed {
 		_ = g.Conn.SetWriteDeadline(time.Now().Add(nats.DefaultFlusherTimeout)) // Write says it too
 	}
-	return out, g.closed
+	return out
 }
 
 // give returns a buffer that was written, unless a large message has made it large.
@@ -140,10 +175,23 @@ func (g *gatheredConn) give(out []byte) {
 // fail closes the connection, which has who reads from it notice.
 func (g *gatheredConn) fail(err error) {
 	g.mu.Lock()
-	g.err = err
-	g.room.Broadcast()
+	g.err, g.pending, g.writing = err, nil, false
+	g.changed.Broadcast()
 	g.mu.Unlock()
 	_ = g.Conn.Close() // the error that counts is there
+}
+
+// Read reads. Where a write has failed its error is why.
+func (g *gatheredConn) Read(p []byte) (int, error) {
+	n, err := g.Conn.Read(p)
+	if err != nil {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.err != nil && !g.closed {
+			err = g.err
+		}
+	}
+	return n, err
 }
 
 // Close writes what is pending, if the other side takes it, and closes the connection.
@@ -151,15 +199,24 @@ func (g *gatheredConn) Close() error {
 	g.mu.Lock()
 	g.closed = true
 	_ = g.Conn.SetWriteDeadline(time.Now().Add(closeWithin)) // else it is closed already
-	g.room.Broadcast()
-	g.signal()
+	g.changed.Broadcast()
+	for g.writing {
+		g.changed.Wait()
+	}
 	g.mu.Unlock()
-	<-g.done
 	return g.Conn.Close()
 }
 
-// SetWriteDeadline does nothing: Write does not wait for the other side, and what is written later has a deadline of its own.
-func (g *gatheredConn) SetWriteDeadline(time.Time) error { return nil }
+// SetWriteDeadline bounds how long Write waits for room. What it has taken has a deadline of its own.
+func (g *gatheredConn) SetWriteDeadline(t time.Time) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.until = t
+	g.changed.Broadcast()
+	return nil
+}
 
-// SetDeadline is for reading only, as SetWriteDeadline says.
-func (g *gatheredConn) SetDeadline(t time.Time) error { return g.SetReadDeadline(t) }
+// SetDeadline sets the deadlines of Read and Write.
+func (g *gatheredConn) SetDeadline(t time.Time) error {
+	return errors.Join(g.SetReadDeadline(t), g.SetWriteDeadline(t))
+}

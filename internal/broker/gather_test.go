@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,15 @@ import (
 
 	"github.com/nats-io/nats.go"
 )
+
+// waitUntilWritten waits until nobody writes.
+func (g *gatheredConn) waitUntilWritten() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.writing {
+		g.changed.Wait()
+	}
+}
 
 // slowConn is a connection whose writes last until they are read from writes.
 type slowConn struct {
@@ -128,19 +138,65 @@ func TestGather_WaitsForRoom(t *testing.T) {
 	})
 }
 
-// A write that fails is told to the next, and who reads notices.
-func TestGather_TellsThatItFailed(t *testing.T) {
+// brokenConn is a connection whose writes fail.
+type brokenConn struct{ net.Conn }
+
+var errBroken = errors.New("it is broken")
+
+func (brokenConn) Write([]byte) (int, error) { return 0, errBroken }
+
+// A write that fails is told to who writes next, and to who reads, which would see only that the connection was closed.
+func TestGather_TellsWhyItFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer far.Close()
+		g := gather(brokenConn{near})
+		writeAll(t, g, "a")
+		if _, err := g.Read(make([]byte, 1)); !errors.Is(err, errBroken) {
+			t.Errorf("Read = %v, want %v", err, errBroken)
+		}
+		if _, err := g.Write([]byte("b")); !errors.Is(err, errBroken) {
+			t.Errorf("Write = %v, want %v", err, errBroken)
+		}
+		g.Close()
+		if _, err := g.Read(make([]byte, 1)); err == nil || errors.Is(err, errBroken) {
+			t.Errorf("Read = %v once it is closed, want that it is", err)
+		}
+	})
+}
+
+// A connection that is forgotten leaves nothing behind: the client forgets those on which it was refused.
+func TestGather_HasNoGoroutineWhileItHasNothingToWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		g := gather(near)
+		go func() { _, _ = io.Copy(io.Discard, far) }()
+		writeAll(t, g, "a", "b")
+		g.waitUntilWritten()
 		far.Close()
+	}) // which waits for the goroutines of the test
+}
+
+// Who may wait for room for a while only, such as TLS which says goodbye, waits no longer, and has nothing written.
+func TestGather_WaitsForRoomUntilADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer far.Close()
+		g, start := gather(near), time.Now()
 		writeAll(t, g, "a")
 		synctest.Wait()
-		if _, err := g.Write([]byte("b")); !errors.Is(err, io.ErrClosedPipe) {
-			t.Errorf("Write = %v, want %v", err, io.ErrClosedPipe)
+		writeAll(t, g, strings.Repeat("b", mostGathered))
+		if err := g.SetWriteDeadline(start.Add(5 * time.Second)); err != nil {
+			t.Fatal(err)
 		}
-		if _, err := g.Read(make([]byte, 1)); !errors.Is(err, io.ErrClosedPipe) {
-			t.Errorf("Read = %v, want %v", err, io.ErrClosedPipe)
+		if n, err := g.Write([]byte("c")); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("Write = %d, %v, want %v", n, err, os.ErrDeadlineExceeded)
+		}
+		if took := time.Since(start); took != 5*time.Second {
+			t.Errorf("it has waited for %s", took)
+		}
+		if _, err := g.Write(nil); err != nil {
+			t.Errorf("to write nothing takes room: %v", err)
 		}
 		g.Close()
 	})
@@ -162,7 +218,7 @@ func TestGather_GivesUpWhereNothingIsRead(t *testing.T) {
 				if test.close {
 					g.Close()
 				}
-				<-g.done
+				g.waitUntilWritten()
 				if took := time.Since(start); took != test.want {
 					t.Errorf("it gave up after %s, want %s", took, test.want)
 				}

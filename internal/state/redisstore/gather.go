@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -29,7 +30,8 @@ type waiting struct {
 	done chan struct{}
 }
 
-// do sends a command and waits for its outcome. When ctx ends first, the command may be carried out yet, and must not be touched.
+// do sends a command and waits for its outcome. When ctx ends first, a command that is under way may be carried out yet, and must not be
+// touched.
 func (g *gatherer) do(ctx context.Context, client *redis.Client, cmd redis.Cmder) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -39,36 +41,50 @@ func (g *gatherer) do(ctx context.Context, client *redis.Client, cmd redis.Cmder
 	g.waiting = append(g.waiting, w)
 	if g.flights < mostFlights {
 		g.flights++
-		go g.fly(context.WithoutCancel(ctx), client) // what others send does not end with ctx; the client's own timeouts bound it
+		go g.fly(client)
 	}
 	g.mu.Unlock()
 	select {
 	case <-w.done:
 		return cmd.Err()
 	case <-ctx.Done():
+		g.leave(w)
 		return ctx.Err()
 	}
 }
 
+// leave takes back a command that was not sent yet.
+func (g *gatherer) leave(w waiting) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting = slices.DeleteFunc(g.waiting, func(o waiting) bool { return o.done == w.done })
+}
+
 // fly sends what waits, until nothing does. Goroutines that can run have their turn before: they may have commands too.
-func (g *gatherer) fly(ctx context.Context, client *redis.Client) {
+func (g *gatherer) fly(client *redis.Client) {
 	for {
 		runtime.Gosched()
-		g.mu.Lock()
-		batch := g.waiting
-		g.waiting = nil
-		if len(batch) == 0 {
-			g.flights--
-		}
-		g.mu.Unlock()
+		batch := g.board()
 		if len(batch) == 0 {
 			return
 		}
-		send(ctx, client, batch)
+		send(context.Background(), client, batch) // the client's own timeouts bound it, not those of one of them
 		for _, w := range batch {
 			close(w.done)
 		}
 	}
+}
+
+// board takes what waits. If nothing does, the flight is over.
+func (g *gatherer) board() []waiting {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	batch := g.waiting
+	g.waiting = nil
+	if len(batch) == 0 {
+		g.flights--
+	}
+	return batch
 }
 
 // send carries out commands. Each has its own error.

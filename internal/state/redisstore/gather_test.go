@@ -100,7 +100,7 @@ func TestGatherer_SendsTogether(t *testing.T) {
 	})
 }
 
-// Who sends a command does not wait for it longer than it wants to, and the commands that were sent with it go on.
+// Who sends a command does not wait for it longer than it wants to: it is not sent any more, and those that it would have been sent with are.
 func TestGatherer_LeavesWhenItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, client := newFlights(t)
@@ -123,6 +123,13 @@ func TestGatherer_LeavesWhenItsContextEnds(t *testing.T) {
 		}
 		if err := <-second; err != nil {
 			t.Errorf("second: %v", err)
+		}
+		synctest.Wait()
+		close(f.sent)
+		for names := range f.sent {
+			if slices.Contains(names, "first") {
+				t.Errorf("sent %q, and nobody waits for the first", names)
+			}
 		}
 		if err := g.do(ctx, client, redis.NewCmd(ctx, "late")); !errors.Is(err, context.Canceled) {
 			t.Errorf("late: %v, want %v", err, context.Canceled)
