@@ -17,7 +17,7 @@ const (
 	// closeWithin bounds the last write of a connection that is closed: what is worth waiting for was flushed before.
 	closeWithin = 100 * time.Millisecond
 	// A turn of the others that takes longer than longTurn is the last one for hastyFor.
-	longTurn = 5 * time.Millisecond
+	longTurn = 50 * time.Millisecond
 	hastyFor = time.Second
 )
 
