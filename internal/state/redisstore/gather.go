@@ -41,7 +41,7 @@ func (g *gatherer) do(ctx context.Context, client *redis.Client, cmd redis.Cmder
 	g.waiting = append(g.waiting, w)
 	if g.flights < mostFlights {
 		g.flights++
-		go g.fly(client)
+		go g.fly(context.WithoutCancel(ctx), client) // the client's own timeouts bound it
 	}
 	g.mu.Unlock()
 	select {
@@ -61,14 +61,14 @@ func (g *gatherer) leave(w waiting) {
 }
 
 // fly sends what waits, until nothing does. Goroutines that can run have their turn before: they may have commands too.
-func (g *gatherer) fly(client *redis.Client) {
+func (g *gatherer) fly(ctx context.Context, client *redis.Client) {
 	for {
 		runtime.Gosched()
 		batch := g.board()
 		if len(batch) == 0 {
 			return
 		}
-		send(context.Background(), client, batch) // the client's own timeouts bound it, not those of one of them
+		send(ctx, client, batch)
 		for _, w := range batch {
 			close(w.done)
 		}
