@@ -61,9 +61,9 @@ type scan struct {
 // run scans text, which must be exactly one value. It goes on after a bad number and stops at what makes the rest
 // unreadable or too large to read.
 func (s *scan) run(text []byte) {
-	decoder, done := readJSON(text)
-	defer done()
-	s.decoder = decoder
+	r := readJSON(text)
+	defer r.done()
+	s.decoder = r.decoder
 	for values := 0; ; {
 		token, err := s.decoder.ReadToken()
 		switch {
@@ -105,15 +105,17 @@ var jsonReaders = sync.Pool{New: func() any { return &jsonReader{decoder: jsonte
 
 // readJSON returns a decoder that reads text in place, for as long as done is not called. It refuses names that come twice
 // and invalid UTF-8.
-func readJSON(text []byte) (decoder *jsontext.Decoder, done func()) {
+func readJSON(text []byte) *jsonReader {
 	r := jsonReaders.Get().(*jsonReader)
 	r.text = *bytes.NewBuffer(text)
 	r.decoder.Reset(&r.text)
-	return r.decoder, func() {
-		r.text = bytes.Buffer{}
-		r.decoder.Reset(&r.text)
-		jsonReaders.Put(r)
-	}
+	return r
+}
+
+func (r *jsonReader) done() {
+	r.text = bytes.Buffer{}
+	r.decoder.Reset(&r.text)
+	jsonReaders.Put(r)
 }
 
 // token reports whether to go on.

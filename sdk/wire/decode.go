@@ -44,6 +44,9 @@ func DecodeEvent(headers map[string][]string, body []byte) (Event, error) {
 
 // isStructured reports which mode a message is in. The error is that of a mode which is not read.
 func isStructured(attributes map[string]string, contentType string) (bool, error) {
+	if contentType == ContentTypeStructured {
+		return true, nil
+	}
 	media, _, err := mime.ParseMediaType(contentType)
 	if err != nil { // what precedes broken parameters decides all the same
 		media, _, _ = strings.Cut(contentType, ";")
@@ -102,8 +105,9 @@ type eventDecoder struct {
 // members reads the object in text. Its error says that text is not an object, or breaks a rule of JSON that scan knows, but for
 // the bounds.
 func (d *eventDecoder) members(text []byte) error {
-	decoder, done := readJSON(text)
-	defer done()
+	r := readJSON(text)
+	defer r.done()
+	decoder := r.decoder
 	if token, err := decoder.ReadToken(); err != nil || token.Kind() != '{' {
 		return fmt.Errorf("read envelope: %w", cmp.Or(err, errNoObject))
 	}
@@ -130,10 +134,10 @@ func (d *eventDecoder) members(text []byte) error {
 
 var errNoObject = errors.New("it is not one object")
 
-// memberName is the name in a valid JSON string. Those of our own attributes need no memory.
+// memberName is the name in a valid JSON string. Those of our own members need no memory.
 func memberName(quoted jsontext.Value) string {
-	if a := byName[string(quoted[1:len(quoted)-1])]; a != nil {
-		return a.name
+	if name, own := ownMembers[string(quoted[1:len(quoted)-1])]; own {
+		return name
 	}
 	return unquoteJSON(quoted)
 }
@@ -192,8 +196,14 @@ func ownExpected(name string) string {
 	return "a string or null"
 }
 
-// unquoteJSON returns the text of a valid JSON string.
+// unquoteJSON returns the text of a valid JSON string. What nearly every event has needs no memory.
 func unquoteJSON(value jsontext.Value) string {
+	switch string(value[1 : len(value)-1]) {
+	case SpecVersion:
+		return SpecVersion
+	case ContentTypeJSON:
+		return ContentTypeJSON
+	}
 	if bytes.IndexByte(value, '\\') < 0 && utf8.Valid(value) {
 		return string(value[1 : len(value)-1])
 	}
@@ -284,7 +294,7 @@ func (d *eventDecoder) finish() (Event, error) {
 	if d.event.DataContentType == "" {
 		d.event.DataContentType = ContentTypeJSON
 	}
-	d.event.check(&d.faults)
+	d.event.check(&d.faults, sortedNames(d.event.Extensions))
 	if err := d.err(messageRefused); err != nil {
 		return Event{}, err
 	}
@@ -295,17 +305,17 @@ func (d *eventDecoder) finish() (Event, error) {
 // headers has no value. What is not percent-encoded is read as it stands, but in an attribute that every event has: two spellings are
 // not to name one event.
 func readHeaders(headers map[string][]string, f *faults) (attributes map[string]string, contentType string) {
-	if len(headers) == 0 {
-		return nil, ""
+	var read []string
+	for header := range headers {
+		if strings.EqualFold(header, "content-type") || len(header) >= len("ce-") && strings.EqualFold(header[:len("ce-")], "ce-") {
+			read = append(read, header)
+		}
 	}
-	attributes = map[string]string{}
-	seen := map[string]bool{}
-	for _, header := range slices.Sorted(maps.Keys(headers)) {
+	slices.Sort(read)
+	attributes, seen := map[string]string{}, map[string]bool{}
+	for _, header := range read {
 		name := strings.ToLower(header)
 		attribute, isAttribute := strings.CutPrefix(name, "ce-")
-		if !isAttribute && name != "content-type" {
-			continue
-		}
 		path, values := "$."+attribute, headers[header]
 		if len(values) != 1 || seen[name] {
 			f.add(path, "one header", "several, or one without a value")

@@ -77,14 +77,20 @@ var byName = func() map[string]*stringAttribute {
 	return m
 }()
 
-// isOwnMember reports whether name is a member of the envelope and not an extension.
-func isOwnMember(name string) bool {
-	switch name {
-	case memberSpecVersion, memberData, memberDataBase64, memberTime, memberUnits:
-		return true
+// ownMembers are the names of all members of the envelope that are not extensions, by themselves.
+var ownMembers = func() map[string]string {
+	m := map[string]string{}
+	for _, name := range []string{memberSpecVersion, memberData, memberDataBase64, memberTime, memberUnits} {
+		m[name] = name
 	}
-	return byName[name] != nil
-}
+	for _, a := range stringAttributes {
+		m[a.name] = a.name
+	}
+	return m
+}()
+
+// isOwnMember reports whether name is a member of the envelope and not an extension.
+func isOwnMember(name string) bool { return ownMembers[name] != "" }
 
 // Encode returns the event in structured mode (docs/wire.md, "Envelope"): one JSON object with every attribute, those
 // without a value as null. Equal events have equal bytes: the order of members is fixed, extensions are sorted by name,
@@ -98,12 +104,13 @@ func (e Event) Encode() ([]byte, error) {
 		e.Data = json.RawMessage("{}")
 	}
 	var f faults
-	e.check(&f)
+	extensions := sortedNames(e.Extensions)
+	e.check(&f, extensions)
 	data := compactData(e.Data, &f)
 	if err := f.err("event cannot be encoded"); err != nil {
 		return nil, err
 	}
-	w := memberWriter{buffer: make([]byte, 0, 512+len(data))}
+	w := memberWriter{buffer: make([]byte, 0, e.size()+len(data))}
 	w.text("id", e.ID)
 	w.text("source", e.Source)
 	w.text(memberSpecVersion, SpecVersion)
@@ -116,9 +123,10 @@ func (e Event) Encode() ([]byte, error) {
 	if e.Time.IsZero() {
 		w.raw(memberTime, "null")
 	} else {
-		w.text(memberTime, e.Time.UTC().Format(timeLayout))
+		w.name(memberTime)
+		w.buffer = e.Time.UTC().AppendFormat(w.buffer, `"`+timeLayout+`"`)
 	}
-	for _, name := range sortedNames(e.Extensions) {
+	for _, name := range extensions {
 		w.extension(name, e.Extensions[name])
 	}
 	w.text("to", e.To)
@@ -131,6 +139,15 @@ func (e Event) Encode() ([]byte, error) {
 	w.text("domain", e.Domain)
 	w.text("agent", e.Agent)
 	return w.close()
+}
+
+// size is about how many bytes the event has without its data, rather too many than too few.
+func (e *Event) size() int {
+	n := 512 // names, and what is short
+	for i := range stringAttributes {
+		n += len(*stringAttributes[i].of(e))
+	}
+	return n + 64*len(e.Extensions)
 }
 
 // MarshalJSON is Encode. The encoding/json package may escape more of the text than Encode does.
@@ -206,8 +223,8 @@ func (w *memberWriter) close() ([]byte, error) {
 	return append(w.buffer, '}'), nil
 }
 
-// check finds what is wrong with the values of attributes; data is compactData's.
-func (e *Event) check(f *faults) {
+// check finds what is wrong with the values of attributes, among them the extensions, whose names are sorted; data is compactData's.
+func (e *Event) check(f *faults, extensions []string) {
 	for i := range stringAttributes {
 		a := &stringAttributes[i]
 		value := *a.of(e)
@@ -226,11 +243,11 @@ func (e *Event) check(f *faults) {
 	if year := e.Time.UTC().Year(); year < 0 || year > 9999 {
 		f.add("$.time", "a year from 0000 to 9999 in UTC", strconv.Itoa(year))
 	}
-	if n := len(e.Extensions); n > MaxExtensions {
+	if n := len(extensions); n > MaxExtensions {
 		f.add("$", fmt.Sprintf("at most %d extension attributes", MaxExtensions), strconv.Itoa(n))
 		return
 	}
-	for _, name := range sortedNames(e.Extensions) {
+	for _, name := range extensions {
 		checkExtension(f, name, e.Extensions[name])
 	}
 }
@@ -263,11 +280,14 @@ func isExtensionName(name string) bool {
 }
 
 func checkExtension(f *faults, name string, value any) {
-	path := "$." + name
 	if !isExtensionName(name) {
 		f.add("$["+quote(name)+"]", "an attribute name of 1 to 64 of a-z and 0-9", quote(name))
 		return
 	}
+	if text, ok := value.(string); ok && isPlain(text) && !isOwnMember(name) {
+		return
+	}
+	path := "$." + name
 	if isOwnMember(name) {
 		f.add(path, "a field of the event", "an extension of that name")
 		return
