@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -320,16 +321,20 @@ func checkInput(spec sdk.AgentSpec, accepts *schema.Schema) func(wire.Event) (js
 		if err != nil {
 			return nil, refuse(sdk.AsError(err).Faults...)
 		}
-		if data, err = accepts.ApplyDefaults(data); err != nil {
+		filled, err := accepts.ApplyDefaults(data)
+		if err != nil {
 			return nil, refuse(sdk.AsError(err).Faults...)
 		}
-		if faults := accepts.Validate(data); len(faults) > 0 {
+		if faults := accepts.Validate(filled); len(faults) > 0 {
 			return nil, refuse(faults...)
 		}
-		if data, err = wire.Canonicalize(data); err != nil {
+		if bytes.Equal(filled, data) {
+			return data, nil
+		}
+		if filled, err = wire.Canonicalize(filled); err != nil {
 			return nil, refuse(sdk.AsError(err).Faults...)
 		}
-		return data, nil
+		return filled, nil
 	}
 }
 

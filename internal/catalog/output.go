@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,11 +28,7 @@ func newOutput(schema *schema.Schema, hook func(context.Context, sdk.OutputInput
 }
 
 func response(text string) (json.RawMessage, error) {
-	data, err := json.Marshal(map[string]string{"response": text})
-	if err != nil {
-		return nil, err
-	}
-	return wire.Canonicalize(data)
+	return json.Marshal(map[string]string{"response": text})
 }
 
 // build returns data that conforms to the contract, or says in words for the model what is wrong (seed 000, output
@@ -60,6 +57,9 @@ func (o *output) build(ctx context.Context, in sdk.OutputInput) (json.RawMessage
 
 // isResponse reports whether the text already is the whole answer as JSON, as the result of a stop-on tool may be.
 func (o *output) isResponse(data json.RawMessage) bool {
+	if !bytes.HasPrefix(data, []byte("{")) { // as most texts
+		return false
+	}
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(data, &fields) != nil || fields["response"] == nil {
 		return false

@@ -342,6 +342,9 @@ func (t *Tool) Validate(args json.RawMessage) (json.RawMessage, []sdk.Fault) {
 	if faults := t.arguments.Validate(filled); len(faults) > 0 {
 		return nil, faults
 	}
+	if bytes.Equal(filled, args) {
+		return args, nil
+	}
 	if filled, err = wire.Canonicalize(filled); err != nil {
 		return nil, argumentFaults(err)
 	}
