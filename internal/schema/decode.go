@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/clip"
+	"agentd/internal/jsonread"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -27,7 +28,8 @@ const (
 // decode reads one JSON value of at most sdk.MaxDepth levels, with numbers as they are written (json.Number). Unlike
 // encoding/json it refuses repeated names and invalid UTF-8.
 func decode(raw []byte) (any, []sdk.Fault) {
-	r := reader{decoder: jsontext.NewDecoder(bytes.NewBuffer(raw))}
+	r := reader{decoder: jsonread.Of(raw)}
+	defer r.decoder.Done()
 	doc, err := r.value()
 	if err == nil {
 		if _, err = r.decoder.ReadToken(); err == nil {
@@ -51,7 +53,7 @@ func decode(raw []byte) (any, []sdk.Fault) {
 }
 
 type reader struct {
-	decoder *jsontext.Decoder
+	decoder *jsonread.Decoder
 	at      []string
 	// numbers are the places of numbers that cannot be calculated with.
 	numbers [][]string

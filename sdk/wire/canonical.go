@@ -9,9 +9,9 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 
 	"agentd/internal/clip"
+	"agentd/internal/jsonread"
 	"agentd/sdk"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -54,16 +54,15 @@ type scan struct {
 	// numbers refuses numbers that a float64 cannot hold.
 	numbers bool
 
-	decoder *jsontext.Decoder
+	decoder *jsonread.Decoder
 	keys    int
 }
 
 // run scans text, which must be exactly one value. It goes on after a bad number and stops at what makes the rest
 // unreadable or too large to read.
 func (s *scan) run(text []byte) {
-	r := readJSON(text)
-	defer r.done()
-	s.decoder = r.decoder
+	s.decoder = jsonread.Of(text)
+	defer s.decoder.Done()
 	for values := 0; ; {
 		token, err := s.decoder.ReadToken()
 		switch {
@@ -93,29 +92,6 @@ func (s *scan) run(text []byte) {
 func withinBounds(text []byte) bool {
 	return bytes.Count(text, []byte{'{'})+bytes.Count(text, []byte{'['}) <= MaxDepth &&
 		bytes.Count(text, []byte{':'}) <= maxDataKeys
-}
-
-// jsonReader is a decoder with what it reads. What decoders have learned of the depth of JSON is worth keeping.
-type jsonReader struct {
-	text    bytes.Buffer
-	decoder *jsontext.Decoder
-}
-
-var jsonReaders = sync.Pool{New: func() any { return &jsonReader{decoder: jsontext.NewDecoder(&bytes.Buffer{})} }}
-
-// readJSON returns a decoder that reads text in place, for as long as done is not called. It refuses names that come twice
-// and invalid UTF-8.
-func readJSON(text []byte) *jsonReader {
-	r := jsonReaders.Get().(*jsonReader)
-	r.text = *bytes.NewBuffer(text)
-	r.decoder.Reset(&r.text)
-	return r
-}
-
-func (r *jsonReader) done() {
-	r.text = bytes.Buffer{}
-	r.decoder.Reset(&r.text)
-	jsonReaders.Put(r)
 }
 
 // token reports whether to go on.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"agentd/internal/jsonread"
 	"agentd/sdk"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -105,9 +106,8 @@ type eventDecoder struct {
 // members reads the object in text. Its error says that text is not an object, or breaks a rule of JSON that scan knows, but for
 // the bounds.
 func (d *eventDecoder) members(text []byte) error {
-	r := readJSON(text)
-	defer r.done()
-	decoder := r.decoder
+	decoder := jsonread.Of(text)
+	defer decoder.Done()
 	if token, err := decoder.ReadToken(); err != nil || token.Kind() != '{' {
 		return fmt.Errorf("read envelope: %w", cmp.Or(err, errNoObject))
 	}
