@@ -151,8 +151,11 @@ func (t *tree) affordable(doc any) *sdk.Fault {
 // account is what is left of the checks of one document; below zero it is overdrawn.
 type account struct{ left int }
 
-// charge pays for a value and all in it.
+// charge pays for a value and all in it that a schema applies to.
 func (a *account) charge(value any, depth int, schemas applications) {
+	if len(schemas) == 0 {
+		return
+	}
 	schemas = schemas.complete()
 	for _, s := range schemas {
 		if a.pay(s.times, s.schema.checks(value)+depth/levelsPerCheck); a.left < 0 {
@@ -161,16 +164,19 @@ func (a *account) charge(value any, depth int, schemas applications) {
 	}
 	switch value := value.(type) {
 	case map[string]any:
+		names := schemas.below(func(n *node) []*node { return n.names })
 		for name, member := range value {
-			a.charge(name, depth+1, schemas.below(func(n *node) []*node { return n.names }))
-			below := schemas.below(func(n *node) []*node { return slices.Concat(propertySchemas([]*node{n}, name), n.parts) })
+			if len(names) > 0 {
+				a.charge(name, depth+1, names)
+			}
+			below := schemas.below(func(n *node) []*node { return append(propertySchemas([]*node{n}, name), n.parts...) })
 			if a.charge(member, depth+1, below); a.left < 0 {
 				return
 			}
 		}
 	case []any:
 		for i, item := range value {
-			below := schemas.below(func(n *node) []*node { return slices.Concat(itemSchemas([]*node{n}, i), n.parts) })
+			below := schemas.below(func(n *node) []*node { return append(itemSchemas([]*node{n}, i), n.parts...) })
 			if a.charge(item, depth+1, below); a.left < 0 {
 				return
 			}

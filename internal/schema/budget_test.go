@@ -210,3 +210,29 @@ func TestSchema_CompilesNoLargeExpressionOfADocument(t *testing.T) {
 		}
 	})
 }
+
+// Every schema that applies to a value, to a name or to a part of it is paid for, and nothing else.
+func TestAccount_ChargesWhateverASchemaAppliesTo(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		schema, doc string
+		checks      int
+	}{
+		{`{"type": "object"}`, `{"a": [1, {"b": 2}], "c": 3}`, 1},
+		{`{"properties": {"a": {"type": "integer"}}}`, `{"a": 1, "b": 2}`, 2},
+		{`{"properties": {"a": {"items": {"type": "integer"}}}}`, `{"a": [1, 2]}`, 4},
+		{`{"propertyNames": {"maxLength": 5}}`, `{"a": 1, "b": 2}`, 3},
+		{`{"unevaluatedProperties": {"type": "integer"}}`, `{"a": 1, "b": 2}`, 3},
+		{`{"contains": {"type": "integer"}}`, `[1, 2, 3]`, 4},
+	} {
+		doc, faults := decode([]byte(c.doc))
+		if len(faults) > 0 {
+			t.Fatal(faults)
+		}
+		a := account{left: maxChecks}
+		a.charge(doc, 0, applications{{mustCompile(t, json.RawMessage(c.schema)).tree.root, 1}})
+		if paid := maxChecks - a.left; paid != c.checks {
+			t.Errorf("%s takes %d checks by %s, want %d", c.doc, paid, c.schema, c.checks)
+		}
+	}
+}
