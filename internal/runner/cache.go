@@ -23,7 +23,7 @@ type cache struct {
 type cached struct {
 	run   wire.RunKey
 	at    point
-	state core.State
+	state *core.State
 	// size is about how many bytes it takes, once it is in the cache.
 	size int
 }
@@ -36,17 +36,20 @@ const (
 	stateBase = 4 << 10
 )
 
+// unread is a run whose journal is to be read from the beginning.
+func unread() cached { return cached{state: &core.State{}} }
+
 func newCache(limit int) *cache {
 	return &cache{limit: limit, order: list.New(), runs: map[wire.RunKey]*list.Element{}}
 }
 
-// take removes and returns the run's state, if it is there.
+// take removes and returns the run's state, if it is there; else the run is unread.
 func (c *cache) take(run wire.RunKey) (cached, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.runs[run]
 	if !ok {
-		return cached{}, false
+		return unread(), false
 	}
 	return c.remove(e), true
 }

@@ -12,7 +12,7 @@ import (
 
 // kept is a run that waits, with a conversation of so many bytes.
 func kept(name string, size int) cached {
-	s := cached{run: wire.NewRunKey(name)}
+	s := cached{run: wire.NewRunKey(name), state: &core.State{}}
 	s.state.Status = core.StatusWaiting
 	s.state.History = []core.Remembered{{Message: sdk.Message{Content: []sdk.Content{{Kind: sdk.ContentText, Text: strings.Repeat("x", size)}}}}}
 	return s

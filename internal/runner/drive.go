@@ -18,7 +18,7 @@ func (a *activation) drive(ctx context.Context, former point, first *core.Entry)
 	if err := a.loadState(ctx, former, first); err != nil {
 		return a.stopped(ctx, err)
 	}
-	a.note(a.begun(first.At))
+	a.noteDriven(first.At)
 	return a.goOn(ctx)
 }
 
@@ -32,7 +32,7 @@ func (a *activation) goOn(ctx context.Context) (Verdict, error) {
 	for stepped := false; ; {
 		action := a.next(ctx)
 		if _, rest := action.(core.Rest); rest {
-			a.cache.put(cached{run: a.key, at: a.at, state: *a.state})
+			a.cache.put(cached{run: a.key, at: a.at, state: a.state})
 			return Verdict{}, nil
 		}
 		if a.draining.Load() || stepped && a.Gate.crowded() {
@@ -136,18 +136,18 @@ func (a *activation) stopped(ctx context.Context, err error) (Verdict, error) {
 // ErrFenced says that the run is somebody else's by then.
 func (a *activation) loadState(ctx context.Context, former point, first *core.Entry) error {
 	if first.Rev == 1 { // there is nothing else to read
-		return a.replay(core.State{}, []*core.Entry{first})
+		return a.replay(&core.State{}, []*core.Entry{first})
 	}
 	c, ok := a.cache.take(a.key)
 	if ok && c.at.Etag == former.Etag {
 		return a.replay(c.state, []*core.Entry{first})
 	}
 	if c.at.Rev >= a.at.Rev {
-		c = cached{} // of entries that the store has lost since
+		c = unread() // of entries that the store has lost since
 	}
 	entries, end, err := a.journal(ctx, c.at, a.at.Rev)
 	if errors.Is(err, ErrCorrupt) && c.at.Rev > 0 {
-		c = cached{} // the journal was rolled back since; it is read from the beginning
+		c = unread() // the journal was rolled back since; it is read from the beginning
 		entries, end, err = a.journal(ctx, c.at, a.at.Rev)
 	}
 	if err != nil {
@@ -174,14 +174,15 @@ func (a *activation) stillDriven() error {
 	return nil
 }
 
-func (a *activation) replay(state core.State, entries []*core.Entry) error {
+// replay has the activation go by a state, which it takes over, and the entries after it.
+func (a *activation) replay(state *core.State, entries []*core.Entry) error {
 	for _, e := range entries {
 		var err error
-		if state, err = core.Apply(state, e); err != nil {
+		if *state, err = core.Apply(*state, e); err != nil {
 			return fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
 	}
-	a.state = &state
+	a.state = state
 	return nil
 }
 
@@ -225,7 +226,7 @@ func (a *activation) commit(ctx context.Context, event core.Event) error {
 			return err
 		}
 		a.announce(entry)
-		a.note(a.begun(entry.At))
+		a.noteDriven(entry.At)
 		return a.carryOut(ctx, entry, entry.Effects)
 	}
 }

@@ -32,16 +32,13 @@ type noIndex struct{}
 func (noIndex) Wanted() bool { return false }
 func (noIndex) Note(Indexed) {}
 
-// begun is the run that the activation drives, after the entry that was made at that time.
-func (a *activation) begun(at int64) Indexed {
-	head := a.state.Head
-	return Indexed{Head: &head, Version: a.at.Version, At: at, Started: a.state.Started, Input: a.state.Input}
-}
-
-func (a *activation) note(i Indexed) {
-	if a.Index.Wanted() {
-		a.Index.Note(i)
+// noteDriven notes the run that the activation drives, after the entry that was made at that time.
+func (a *activation) noteDriven(at int64) {
+	if !a.Index.Wanted() {
+		return
 	}
+	head := a.state.Head
+	a.Index.Note(Indexed{Head: &head, Version: a.at.Version, At: at, Started: a.state.Started, Input: a.state.Input})
 }
 
 // changesSides reports whether those who look for the run by what it does would look for it elsewhere.

@@ -49,11 +49,12 @@ func (a *activation) keep(ctx context.Context, change *core.Change) bool {
 	if !ok {
 		return false
 	}
-	state, err := core.Apply(state, &core.Entry{V: change.Head.V, Rev: a.at.Rev + 1, Cause: a.msg.Cause, At: now, Change: *change})
+	var err error
+	*state, err = core.Apply(*state, &core.Entry{V: change.Head.V, Rev: a.at.Rev + 1, Cause: a.msg.Cause, At: now, Change: *change})
 	if err != nil {
 		return false
 	}
-	a.state, a.unwritten = &state, &unwritten{change: *change, at: change.Head.Driver.Since, before: a.head}
+	a.state, a.unwritten = state, &unwritten{change: *change, at: change.Head.Driver.Since, before: a.head}
 	a.head = change.Head
 	a.behind.Store(1)
 	return true
@@ -73,28 +74,27 @@ func joinedSize(change *core.Change) int {
 }
 
 // stateBefore is the run's state at a.at. It reports false when that cannot be had by one look: whoever writes first finds out why.
-func (a *activation) stateBefore(ctx context.Context) (core.State, bool) {
+func (a *activation) stateBefore(ctx context.Context) (*core.State, bool) {
 	c, known := a.cache.take(a.key)
 	if known && c.at.Etag == a.at.Etag {
 		return c.state, true
 	}
 	if c.at.Rev >= a.at.Rev {
-		c = cached{}
+		c = unread()
 	}
 	entries, end, err := a.readAfter(ctx, a.key, c.at)
 	if err != nil || end.Etag != a.at.Etag {
 		if c.at.Rev > 0 {
 			a.cache.put(c)
 		}
-		return core.State{}, false
+		return nil, false
 	}
-	state := c.state
 	for _, e := range entries {
-		if state, err = core.Apply(state, e); err != nil {
-			return core.State{}, false
+		if *c.state, err = core.Apply(*c.state, e); err != nil {
+			return nil, false
 		}
 	}
-	return state, true
+	return c.state, true
 }
 
 // write makes durable what is unwritten, if anything is. ErrConflict says that the run moved on, and that it is void.
@@ -108,7 +108,7 @@ func (a *activation) write(ctx context.Context) error {
 		return err
 	}
 	a.written(ctx, entry, at)
-	a.note(a.begun(entry.At))
+	a.noteDriven(entry.At)
 	return nil
 }
 
@@ -153,7 +153,7 @@ func (a *activation) join(ctx context.Context, event core.Event) (bool, error) {
 	if *a.state, err = core.ApplyRest(*a.state, entry); err != nil {
 		return false, err
 	}
-	a.note(a.begun(entry.At))
+	a.noteDriven(entry.At)
 	return true, a.carryOut(ctx, entry, entry.Effects)
 }
 
