@@ -1,6 +1,7 @@
 package core
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 
@@ -49,6 +50,9 @@ func NewInit(address wire.Address, ev wire.Event) Init {
 // ParentSubject is the CloudEvents subject that whoever starts a run wants to be answered under; empty is none. The error says that no
 // event can have it.
 func ParentSubject(ev wire.Event) (string, error) {
+	if !mayName(ev.Data, sdk.ParentSubjectField) {
+		return "", nil
+	}
 	var data map[string]json.RawMessage
 	var subject string
 	if json.Unmarshal(ev.Data, &data) != nil || json.Unmarshal(data[sdk.ParentSubjectField], &subject) != nil {
@@ -58,4 +62,9 @@ func ParentSubject(ev wire.Event) (string, error) {
 		return "", err
 	}
 	return subject, nil
+}
+
+// mayName reports whether JSON may have a member of that name, as it is written or with escapes.
+func mayName(data []byte, name string) bool {
+	return bytes.Contains(data, []byte(name)) || bytes.IndexByte(data, '\\') >= 0
 }
