@@ -3,7 +3,6 @@ package broker
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -291,14 +290,13 @@ func (c *Conn) message(subject string, event wire.Event) (*nats.Msg, error) {
 	return &nats.Msg{Subject: subject, Data: data, Header: c.headers(subject)}, nil
 }
 
+// timerData is what a timer says that is due at a time in Unix milliseconds.
+func timerData(due int64) []byte { return fmt.Appendf(nil, `{"due":%d}`, due) }
+
 // ArmTimer makes a message arrive on the run's fire subject at due, in place of what was armed before. It repeats until
 // ctx ends.
 func (c *Conn) ArmTimer(ctx context.Context, agent string, run wire.RunKey, due int64) error {
-	body, err := json.Marshal(map[string]int64{"due": due})
-	if err != nil {
-		return fmt.Errorf("encode timer: %w", err)
-	}
-	m := &nats.Msg{Subject: c.subjects.Timer(agent, run), Data: body, Header: nats.Header{
+	m := &nats.Msg{Subject: c.subjects.Timer(agent, run), Data: timerData(due), Header: nats.Header{
 		// The client's own option cuts to whole seconds, which would fire early.
 		"Nats-Schedule":        {"@at " + time.UnixMilli(due).UTC().Format(time.RFC3339Nano)},
 		"Nats-Schedule-Target": {c.subjects.Fire(agent, run)},

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -212,11 +211,7 @@ func (c *Conn) Redeliver(ctx context.Context, d Delivery) error {
 
 // Fire delivers a run's timer at once, as if it had been due. It may be repeated: one that fires for nothing is absorbed.
 func (c *Conn) Fire(ctx context.Context, agent string, run wire.RunKey, due int64) error {
-	body, err := json.Marshal(map[string]int64{"due": due})
-	if err != nil {
-		return fmt.Errorf("encode timer: %w", err)
-	}
-	m := &nats.Msg{Subject: c.subjects.Fire(agent, run), Data: body}
+	m := &nats.Msg{Subject: c.subjects.Fire(agent, run), Data: timerData(due)}
 	return c.persist(ctx, m.Subject, func(attempt context.Context, stream string) error {
 		_, err := c.js.PublishMsg(attempt, m, jetstream.WithExpectStream(stream), jetstream.WithMsgTTL(firedTTL))
 		return err
