@@ -33,6 +33,12 @@ func Cut(messages []sdk.Message, shown func(tool string) int) (out []sdk.Message
 
 // Noted puts the notes of results in front of them. It does not modify messages.
 func Noted(messages []sdk.Message) []sdk.Message {
+	noted := func(m sdk.Message) bool {
+		return slices.ContainsFunc(m.Content, func(c sdk.Content) bool { return c.Note != "" })
+	}
+	if !slices.ContainsFunc(messages, noted) {
+		return messages
+	}
 	out := slices.Clone(messages)
 	for i := range out {
 		for j, c := range out[i].Content {

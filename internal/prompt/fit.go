@@ -90,7 +90,7 @@ func Fit(count Counter, w Window, p Parts) (Fitted, error) {
 		}
 	}
 	c.squeeze(room, room-w.Gate)
-	f.Messages = slices.Concat(c.messages, added)
+	f.Messages = append(c.messages, added...)
 	f.Ledger.Tools, f.Ledger.History = tools, c.tokens()+said
 	if p.ReadMore != nil && c.cut {
 		f.Tools = append(slices.Clip(p.Tools), *p.ReadMore)
@@ -150,7 +150,10 @@ type conversation struct {
 
 // begin shows the results of the first messages in one line, and cuts the others.
 func (c *conversation) begin() {
-	c.whole = slices.Clone(c.parts.Messages)
+	c.whole = c.parts.Messages
+	if c.parts.Lined > 0 {
+		c.whole = slices.Clone(c.whole)
+	}
 	for i := range min(c.parts.Lined, len(c.whole)) {
 		m, cut := inOneLine(c.whole[i])
 		c.whole[i], c.cut = m, c.cut || cut

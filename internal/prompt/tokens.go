@@ -20,14 +20,17 @@ func JSON(text string) int { return estimate(text, 14) }
 
 // estimate takes fifths of a character of ASCII for a token, and any other character for one.
 func estimate(text string, fifths int) int {
-	runes := utf8.RuneCountInString(text)
 	ascii := 0
 	for i := range len(text) {
 		if text[i] < utf8.RuneSelf {
 			ascii++
 		}
 	}
-	return (ascii*5+fifths-1)/fifths + runes - ascii
+	others := 0
+	if ascii < len(text) {
+		others = utf8.RuneCountInString(text) - ascii
+	}
+	return (ascii*5+fifths-1)/fifths + others
 }
 
 // Counter counts tokens as a model does, or estimates them. What it returns depends on the text alone. Safe for concurrent use.

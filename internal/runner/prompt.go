@@ -30,8 +30,10 @@ func (a *activation) request(ctx context.Context, s *hookEffects) (sdk.ModelRequ
 	}
 	hidden := slices.Concat(s.hidden, h.Withdrawn())
 	tools := slices.DeleteFunc(a.offered(), func(d sdk.ToolDefinition) bool { return slices.Contains(hidden, d.Name) })
-	built := prompt.Fitted{System: a.state.System, Messages: slices.Concat(conversation.Messages, added), Tools: tools}
-	if a.agent.BuildPrompt != nil {
+	var built prompt.Fitted
+	if a.agent.BuildPrompt == nil {
+		built = prompt.Fitted{System: a.state.System, Messages: slices.Concat(conversation.Messages, added), Tools: tools}
+	} else {
 		var err error
 		built, err = guarded(func() (prompt.Fitted, error) {
 			return a.agent.BuildPrompt(ctx, PromptInput{
