@@ -23,11 +23,13 @@ type turns struct {
 	instructions sdk.Section
 	sections     []*prompt.Template
 	overlays     overlays
-	hooks        sdk.Hooks
-	model        sdk.ModelSpec
-	memory       *sdk.Memory
-	count        prompt.Counter
-	window       prompt.Window
+	// readsInput says that one of the templates may look at the run's input.
+	readsInput bool
+	hooks      sdk.Hooks
+	model      sdk.ModelSpec
+	memory     *sdk.Memory
+	count      prompt.Counter
+	window     prompt.Window
 	// plans says that the agent keeps a plan.
 	plans bool
 	// readMore is the tool that shows more of a result, nil where there is none.
@@ -44,6 +46,7 @@ func newTurns(spec sdk.AgentSpec, hooks sdk.Hooks, tools *toolbox.Toolbox) (*tur
 	if t.overlays, err = newOverlays(spec.Overlays); err != nil {
 		return nil, err
 	}
+	t.readsInput = spec.Overlays != nil && prompt.ReadsInput(spec.Overlays.WorkingContext)
 	guidance := spec.Guidance
 	if guidance == nil {
 		guidance = &sdk.Guidance{}
@@ -58,6 +61,7 @@ func newTurns(spec sdk.AgentSpec, hooks sdk.Hooks, tools *toolbox.Toolbox) (*tur
 			return nil, err
 		}
 		t.sections = append(t.sections, parsed)
+		t.readsInput = t.readsInput || prompt.ReadsInput(part.Text)
 	}
 	if m := spec.Memory; m != nil && m.Window < 0 {
 		return nil, sdk.Errorf(sdk.CodeConfig, "memory: the window has at least one token, not %d", m.Window)
@@ -76,10 +80,12 @@ func newTurns(spec sdk.AgentSpec, hooks sdk.Hooks, tools *toolbox.Toolbox) (*tur
 // build implements runner.Agent's BuildPrompt.
 func (t *turns) build(ctx context.Context, in runner.PromptInput) (prompt.Fitted, error) {
 	data := prompt.Data{Run: in.Run, Tools: in.Tools, Interactions: in.Interactions}
-	d := json.NewDecoder(bytes.NewReader(in.Input))
-	d.UseNumber()
-	if err := d.Decode(&data.Input); err != nil {
-		return prompt.Fitted{}, fmt.Errorf("decode input: %w", err)
+	if t.readsInput {
+		d := json.NewDecoder(bytes.NewReader(in.Input))
+		d.UseNumber()
+		if err := d.Decode(&data.Input); err != nil {
+			return prompt.Fitted{}, fmt.Errorf("decode input: %w", err)
+		}
 	}
 	sections := []sdk.Section{t.instructions}
 	for _, s := range t.sections {
@@ -89,7 +95,6 @@ func (t *turns) build(ctx context.Context, in runner.PromptInput) (prompt.Fitted
 		}
 		sections = append(sections, sdk.Section{Name: s.Name(), Text: text})
 	}
-	shown, _ := prompt.Cut(in.Conversation.Messages, t.shown)
 	turn, err := t.overlays.build(in.Now, data)
 	if err != nil {
 		return prompt.Fitted{}, err
@@ -103,6 +108,7 @@ func (t *turns) build(ctx context.Context, in runner.PromptInput) (prompt.Fitted
 			text = strings.TrimSpace(planText(in.Plan) + "\n\n" + text)
 		}
 		if part.hook != nil {
+			shown, _ := prompt.Cut(in.Conversation.Messages, t.shown)
 			more, err := part.hook(ctx, sdk.TurnInput{
 				Run: in.Run, Input: in.Input, Messages: shown, Interactions: in.Interactions,
 			})

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"text/template"
 	"text/template/parse"
 	"unicode/utf8"
 
@@ -56,7 +57,18 @@ func Check[D any](text string, accepts json.RawMessage) []Fault {
 		line, _ := strconv.Atoi(m[1]) // digits by the pattern
 		return []Fault{{max(1, line), 1, m[2]}}
 	}
-	c := checker{text: text, over: reflect.TypeFor[D](), accepts: accepts, defined: map[string]*parse.ListNode{}, checked: map[string]bool{}}
+	return check(parsed, text, reflect.TypeFor[D](), accepts).faults
+}
+
+// ReadsInput reports whether a template over Data may look at its Input, or at all of the data. One that cannot be read may do anything.
+func ReadsInput(text string) bool {
+	parsed, err := read("template", text)
+	return err != nil || check(parsed, text, reflect.TypeFor[Data](), nil).input
+}
+
+// check goes through a template over a type.
+func check(parsed *template.Template, text string, over reflect.Type, accepts json.RawMessage) *checker {
+	c := checker{text: text, over: over, accepts: accepts, defined: map[string]*parse.ListNode{}, checked: map[string]bool{}}
 	for _, t := range parsed.Templates() {
 		if t.Tree != nil {
 			c.defined[t.Name()] = t.Root
@@ -66,7 +78,7 @@ func Check[D any](text string, accepts json.RawMessage) []Fault {
 	if parsed.Tree != nil {
 		c.template(parsed.Name(), 0, value{of: c.over})
 	}
-	return c.faults
+	return &c
 }
 
 var (
@@ -92,7 +104,9 @@ type checker struct {
 	checked map[string]bool
 	// assigned has the variables that get other values.
 	assigned []string
-	faults   []Fault
+	// input says that the template names the input, or all that it goes over.
+	input  bool
+	faults []Fault
 }
 
 // fault notes what is wrong at an offset of the text.
@@ -187,7 +201,7 @@ func (c *checker) operand(n parse.Node, dot value, vars map[string]value) value 
 	at := int(n.Position())
 	switch n := n.(type) {
 	case *parse.DotNode:
-		return dot
+		return c.members(dot, nil, at)
 	case *parse.FieldNode:
 		if len(n.Ident) > 1 { // its position is that of the second member
 			at -= len("." + n.Ident[0])
@@ -205,6 +219,9 @@ func (c *checker) operand(n parse.Node, dot value, vars map[string]value) value 
 
 // members follows names from a value; the first of them, with its dot, stands at an offset.
 func (c *checker) members(v value, names []string, at int) value {
+	if v.of == c.over && (len(names) == 0 || names[0] == "Input") {
+		c.input = true
+	}
 	for _, name := range names {
 		next, known := v.member(name)
 		if !known {

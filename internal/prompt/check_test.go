@@ -89,3 +89,24 @@ func TestTemplate_SaysWhatItCannotFillIn(t *testing.T) {
 		}
 	}
 }
+
+// Whatever may show something of the input is taken to do so.
+func TestReadsInput_IsTrueOfWhateverMay(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		``: false, `Be brief about the Input.`: false, `{{.Run}} {{.Interactions.Current}}`: false,
+		sdk.StandardGuidance().Capabilities:                                          false,
+		`{{range $i, $t := .Tools}}{{$i}} {{$t.Name}} {{.Description}} {{.}}{{end}}`: false,
+		`{{with .DelegatedBy}}{{.Agent}}{{else}}{{$.Run}}{{end}}`:                    false,
+		`{{.Input.city}}`: true, `{{if .Input}}a{{end}}`: true, `{{(.Input).city}}`: true, `{{len .Input}}`: true,
+		`{{range .Tools}}{{$.Input.city}}{{end}}`: true, `{{with .DelegatedBy}}{{else}}{{.Input}}{{end}}`: true,
+		`{{.}}`: true, `{{printf "%v" .}}`: true, `{{$}}`: true, `{{$x := .}}{{$x.Run}}`: true, `{{with $}}{{.Run}}{{end}}`: true,
+		`{{define "a"}}{{.Input}}{{end}}{{template "a" .}}`: true, `{{define "a"}}{{.Input}}{{end}}`: false,
+		`{{define "a"}}{{$.Input}}{{end}}{{range .Tools}}{{template "a" $}}{{end}}`: true, `{{block "a" .}}{{.Run}}{{end}}`: true,
+		`{{.Input`: true,
+	} {
+		if got := prompt.ReadsInput(text); got != want {
+			t.Errorf("%s reads the input: %t, want %t", text, got, want)
+		}
+	}
+}
