@@ -87,7 +87,7 @@ func (t *turns) build(ctx context.Context, in runner.PromptInput) (prompt.Fitted
 			return prompt.Fitted{}, fmt.Errorf("decode input: %w", err)
 		}
 	}
-	sections := []sdk.Section{t.instructions}
+	sections := append(make([]sdk.Section, 0, 1+len(t.sections)), t.instructions)
 	for _, s := range t.sections {
 		text, err := s.Render(data)
 		if err != nil {

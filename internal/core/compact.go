@@ -56,7 +56,7 @@ type Conversation struct {
 // Conversation is what the model is shown of the history.
 func (s *State) Conversation() Conversation {
 	all := s.Messages()
-	c := Conversation{Summary: s.Summary}
+	c := Conversation{Summary: s.Summary, Messages: make([]sdk.Message, 0, len(all)), Task: make([]bool, 0, len(all))}
 	from := 0
 	if s.Summary != nil && s.Summary.Messages <= len(all) {
 		from = s.Summary.Messages
