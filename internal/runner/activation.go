@@ -105,7 +105,7 @@ func (a *activation) attempt(ctx context.Context) (Verdict, error) {
 		return a.goOn(ctx)
 	}
 	entry, at, err := a.appendEntry(ctx, a.at, change, a.Env.Now())
-	if errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge}) {
+	if tooLarge(err) {
 		return a.refuse(ctx, sdk.Errorf(sdk.CodeTooLarge, "what the message adds to the run is too large to be stored").WithCause(err))
 	}
 	if err != nil {

@@ -154,12 +154,11 @@ func (a *activation) endedSince(e *core.Entry, by int64) bool {
 // alone, because the event that is there may have been acted upon.
 func (a *activation) publish(ctx context.Context, put put, messages ...outbox.Message) error {
 	for _, m := range messages {
-		err := put(ctx, m.Subject, m.Event)
-		if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
+		switch err := put(ctx, m.Subject, m.Event); {
+		case err == nil:
+		case errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}):
 			a.Logger.ErrorContext(ctx, "another event is already on the subject", "run", a.head.Run, "subject", m.Subject, "error", err)
-			continue
-		}
-		if err != nil {
+		default:
 			return err
 		}
 	}

@@ -66,8 +66,10 @@ func (a *activation) consult(
 	return reply, nil
 }
 
-// tooLarge reports whether a model's reply has more bytes than are kept of one, here or where it is received.
-func tooLarge(err error) bool { return errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge}) }
+// tooLarge reports whether something has more bytes than are kept of such: a model's reply, here or where it is received, or an entry.
+func tooLarge(err error) bool {
+	return err != nil && errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge})
+}
 
 func addCost(cost, reply *sdk.ModelReply) {
 	cost.Units += reply.Units

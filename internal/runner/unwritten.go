@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -143,7 +142,7 @@ func (a *activation) join(ctx context.Context, event core.Event) (bool, error) {
 	}
 	a.blind = false // the reply is worth that the store is asked again
 	entry, at, err := a.appendEntry(ctx, a.at, change.After(&u.change), a.Env.Now())
-	if errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge}) {
+	if tooLarge(err) {
 		return false, a.write(ctx)
 	}
 	if err != nil {

@@ -25,7 +25,7 @@ func (p publisher) Restore(ctx context.Context, subject string, event wire.Event
 
 // contest dead-letters an event that could not be published because of what is on its subject.
 func (p publisher) contest(ctx context.Context, subject string, event wire.Event, err error) error {
-	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
+	if err != nil && errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
 		if failed := p.Contest(ctx, subject, event); failed != nil {
 			return failed
 		}

@@ -93,6 +93,8 @@ func (s *serving) respond(ctx context.Context, c Call, event wire.Event) error {
 	}
 	err := s.conn.Publish(ctx, reply, event)
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge}):
 		err = s.conn.Publish(ctx, reply, s.failure(c, sdk.Errorf(sdk.CodeTooLarge, "the answer is larger than the broker takes")))
 	case errors.Is(err, &sdk.Error{Code: sdk.CodeInvalidEvent}):

@@ -251,7 +251,11 @@ func only(v *contracts.Version) string {
 	if len(v.Emits) != 1 {
 		return ""
 	}
-	return sorted(v.Emits)[0]
+	only := ""
+	for emitted := range v.Emits {
+		only = emitted
+	}
+	return only
 }
 
 func sorted[V any](m map[string]V) []string {
