@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"strings"
 	"sync"
 	"text/template"
 	"text/template/parse"
@@ -32,6 +33,9 @@ const (
 // Template is a text/template whose rendering is bounded. Safe for concurrent use.
 type Template struct {
 	parsed *template.Template
+	// text is what there is to say, where that does not depend on data: most guidance has no actions.
+	text    string
+	literal bool
 	// renderers has copies of parsed whose functions count: making one takes longer than most renderings.
 	renderers sync.Pool
 }
@@ -54,7 +58,7 @@ func Parse(name, text string) (*Template, error) {
 			defined.Root.Nodes = append([]parse.Node{call(countStep)}, defined.Root.Nodes...)
 		}
 	}
-	return &Template{parsed: t}, nil
+	return &Template{parsed: t, text: text, literal: !strings.Contains(text, "{{") && len(text) <= maxRendered}, nil
 }
 
 func read(name, text string) (*template.Template, error) {
@@ -67,6 +71,9 @@ func (t *Template) Name() string { return t.parsed.Name() }
 // Render executes the template. The error is CodeTooLarge when that takes too much, and CodeConfig when the template cannot be filled in
 // with this data: it says where and why, and nothing of what the data says.
 func (t *Template) Render(data any) (string, error) {
+	if t.literal {
+		return t.text, nil
+	}
 	r, err := t.renderer()
 	if err != nil {
 		return "", fmt.Errorf("render %s: %w", t.Name(), err)

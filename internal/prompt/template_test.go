@@ -26,6 +26,8 @@ func TestTemplate_RendersAsTextTemplateDoes(t *testing.T) {
 		"name": "Ann", "none": nil, "items": []any{"a", "b", "c"}, "empty": []any{}, "map": map[string]any{"x": 1, "a": 2}, "n": 3,
 	}
 	for text, want := range map[string]string{
+		"":                               "",
+		"Hello\n{ {.name}} }}\n":         "Hello\n{ {.name}} }}\n",
 		`Hello {{.name}}!`:               "Hello Ann!",
 		`{{range .items}}<{{.}}>{{end}}`: "<a><b><c>",
 		`{{range $i, $item := .items}}{{if $i}}, {{end}}{{$item}}{{end}}`: "a, b, c",
@@ -63,6 +65,7 @@ func TestTemplate_IsBounded(t *testing.T) {
 		"a text that doubles":            {`{{$x := "x"}}{{range .list}}{{$x = printf "%s%s" $x $x}}{{end}}`, large},
 		"a text that grows":              {`{{$x := "x"}}{{range .list}}{{$x = print $x .}}{{end}}`, large},
 		"escapes":                        {`{{$x := "&"}}{{range .list}}{{$x = html $x $x}}{{end}}`, large},
+		"without an action":              {strings.Repeat("x", 3<<20), large},
 		"wide":                           {`{{range .list}}{{printf "%1000000d" 1}}{{end}}`, large},
 		"templates that call each other": {`{{define "a"}}{{template "b" .}}{{template "b" .}}{{end}}{{define "b"}}{{template "a" .}}{{end}}{{template "a" .}}`, long},
 	} {
