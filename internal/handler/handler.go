@@ -72,26 +72,20 @@ func (h *Handler) process(ctx context.Context, d broker.Delivery, m runner.Messa
 	var last atomic.Int64
 	m.Progress = func() { last.Store(h.Env.Now()) }
 	m.Progress()
-	beating, stop := context.WithCancel(ctx)
-	defer stop()
 	var v runner.Verdict
-	h.Env.Parallel(
-		func() {
-			defer stop()
-			v = h.Runner.Process(ctx, &m)
-		},
-		func() {
-			for h.Env.Sleep(beating, h.Heartbeat) == nil {
-				if h.Env.Now()-last.Load() > h.Silence.Milliseconds() {
-					h.Logger.ErrorContext(ctx, "activation hangs; its delivery is given up", "subject", d.Subject())
-					return
-				}
-				if err := d.InProgress(); err != nil {
-					h.Logger.WarnContext(ctx, "delivery could not be extended", "subject", d.Subject(), "error", err)
-				}
-			}
-		},
-	)
+	h.Env.Beat(func() { v = h.Runner.Process(ctx, &m) }, h.Heartbeat, func() bool {
+		switch silent := h.Env.Now() - last.Load(); {
+		case ctx.Err() != nil:
+			return false
+		case silent > h.Silence.Milliseconds():
+			h.Logger.ErrorContext(ctx, "activation hangs; its delivery is given up", "subject", d.Subject())
+			return false
+		}
+		if err := d.InProgress(); err != nil {
+			h.Logger.WarnContext(ctx, "delivery could not be extended", "subject", d.Subject(), "error", err)
+		}
+		return true
+	})
 	return v
 }
 

@@ -262,6 +262,11 @@ func (clock) Parallel(fs ...func()) {
 
 var randoms atomic.Int64
 
+func (clock) Beat(f func(), d time.Duration, beat func() bool) {
+	defer broker.Beat(d, beat)()
+	f()
+}
+
 func (clock) Random() string { return fmt.Sprintf("random-%020d", randoms.Add(1)) }
 
 // later puts the clocks forward.

@@ -151,6 +151,11 @@ func (still) Parallel(fs ...func()) {
 	}
 }
 
+func (still) Beat(f func(), _ time.Duration, beat func() bool) {
+	f()
+	beat()
+}
+
 // worker returns a runner that has the agent.
 func (d *desk) worker() *runner.Runner {
 	return runner.New(runner.Options{

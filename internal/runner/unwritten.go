@@ -165,19 +165,15 @@ func (a *activation) ask(
 		reply, err = guarded(call)
 		return reply, err, nil
 	}
-	working, returned := context.WithCancel(ctx)
-	defer returned()
-	a.Env.Parallel(func() {
-		defer returned()
-		reply, err = guarded(call)
-	}, func() {
-		if a.Env.Sleep(working, patience) != nil {
-			return
+	a.Env.Beat(func() { reply, err = guarded(call) }, patience, func() bool {
+		if ctx.Err() != nil {
+			return false
 		}
 		// It is written to the end, also when the call is interrupted meanwhile.
 		if lost = a.write(context.WithoutCancel(ctx)); lost != nil {
 			interrupt()
 		}
+		return false
 	})
 	if lost != nil {
 		lost = fmt.Errorf("write what the model of run %s was asked about: %w", a.key, lost)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,14 +23,11 @@ type impatient struct {
 	slow *bool
 }
 
-func (impatient) Sleep(ctx context.Context, _ time.Duration) error { return ctx.Err() }
-
-func (e impatient) Parallel(fs ...func()) {
-	fs = slices.Clone(fs)
+func (e impatient) Beat(f func(), _ time.Duration, beat func() bool) {
 	if *e.slow {
-		slices.Reverse(fs)
+		beat()
 	}
-	e.still.Parallel(fs...)
+	f()
 }
 
 // talk is a run with an agent that asks a service, and after each answer does what replies say. It notes in steps what is done in which

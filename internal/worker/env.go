@@ -54,6 +54,11 @@ func (realEnv) Parallel(fs ...func()) {
 	}
 }
 
+func (realEnv) Beat(f func(), d time.Duration, beat func() bool) {
+	defer broker.Beat(d, beat)()
+	f()
+}
+
 var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 func (realEnv) Random() string {

@@ -2,6 +2,8 @@ package main
 
 // ofServers are about servers that are killed, frozen, cut off, made anew or set back, and about how much is asked of them.
 var ofServers = []mutant{
+	{"a delivery is extended once", statement("internal/broker.pulse.fire", "Reset every", ""), test{"internal/broker", "TestBeat_GoesOnUntilItIsStoppedOrWantsNoMore"}},
+	{"a delivery is extended while it is settled", around("internal/broker.pulse.stop", "p.mu.Lock()\ndefer p.mu.Unlock()\np.stopped = true\np.timer.Stop()"), test{"internal/broker", "TestBeat_StopWaitsForTheOneUnderWay"}},
 	{"a reader whose consumer is gone begins anew", condition("internal/broker.ordered.make", "at", "false"), test{"internal/broker", "TestWatch_ReadsOnWhenItsConsumerIsLost"}},
 	{"a reader waits for its consumer as long as the client would", call("internal/broker.newIterator", "PullHeartbeat", "jetstream.PullHeartbeat(15*time.Second)"), test{"internal/broker", "TestWatch_ReadsOnWhenItsConsumerIsLost"}},
 	{"who asks while a leader is elected is refused", condition("internal/broker/leader.patiently", "known Clustered", "known"), test{"internal/broker/leader", "TestPatientlyOnce_WhileTheConnectionChangesServers"}},

@@ -217,6 +217,8 @@ func (w *world) Parallel(fs ...func()) {
 	}
 }
 
+func (w *world) Beat(f func(), _ time.Duration, _ func() bool) { f() }
+
 func (w *world) Random() string { return fmt.Sprintf("%026x", w.Uint64()) }
 
 // publisher implements runner.Publisher and handler.DeadLetters.

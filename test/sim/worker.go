@@ -216,6 +216,21 @@ func (w *worker) Parallel(fs ...func()) {
 	}
 }
 
+// Beat implements runner.Env.
+func (w *worker) Beat(f func(), d time.Duration, beat func() bool) {
+	beating, stop := context.WithCancel(w.ctx)
+	w.Parallel(
+		func() {
+			defer stop()
+			f()
+		},
+		func() {
+			for w.Sleep(beating, d) == nil && beat() {
+			}
+		},
+	)
+}
+
 const alphabet = "abcdefghijklmnopqrstuvwxyz234567"
 
 // Random implements runner.Env. What an activation asks for first is its name.
