@@ -29,6 +29,7 @@ type serving struct {
 	log      *slog.Logger
 	grace    time.Duration
 	active   *activeCalls
+	hands    *hands
 	// calls counts what was answered, errors what of it with an error.
 	calls, errors atomic.Uint64
 	// unlisted is set when it was reported that the contract is not in the registry.
@@ -53,6 +54,7 @@ func (s *serving) run(ctx context.Context) {
 		defer s.listenVoid(domain)()
 	}
 	s.conn.Consume(ctx, broker.ConsumeOptions{Consumers: s.conn.AwaitReading(ctx, consumers...), Slots: s.slots, Grace: s.grace, Handle: s.handle})
+	s.hands.end()
 	background.Wait()
 }
 
@@ -172,25 +174,11 @@ func (s *serving) count(answer wire.Event) {
 
 // extend keeps the delivery from being given to others until the returned function is called, which may be repeated.
 func (s *serving) extend(d broker.Delivery) (stop func()) {
-	done, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		tick := time.NewTicker(s.heartbeat)
-		defer tick.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-tick.C:
-			}
-			if err := d.InProgress(); err != nil {
-				s.log.Warn("delivery could not be extended", "subject", d.Subject(), "error", err)
-			}
+	return broker.Beat(s.heartbeat, func() bool {
+		if err := d.InProgress(); err != nil {
+			s.log.Warn("delivery could not be extended", "subject", d.Subject(), "error", err)
 		}
-	}()
-	return sync.OnceFunc(func() {
-		close(done)
-		<-stopped
+		return true
 	})
 }
 
@@ -235,7 +223,8 @@ func (s *serving) invoke(ctx context.Context, c *Call) *invocation {
 	ctx, cancel := s.withDeadline(ctx, c.due)
 	i.ctx = ctx
 	i.err = errors.New("the handler ended its goroutine") // unless it returns or panics
-	go i.run(cancel, s.handlers[c.Version], *c, data)
+	call := *c
+	s.hands.do(func() { i.run(cancel, s.handlers[c.Version], call, data) })
 	return i
 }
 

@@ -141,7 +141,7 @@ func (o Server) bind(services []*Service) ([]*serving, error) {
 		}
 		bound = append(bound, &serving{
 			Service: s, handlers: handlers, log: o.Logger.With("service", s.contract.Type), grace: o.Grace,
-			active: newActiveCalls(), observer: o.Observer, heartbeat: cmp.Or(o.heartbeat, broker.CallHeartbeat), patience: cmp.Or(o.patience, broker.CallHeartbeat),
+			active: newActiveCalls(), hands: newHands(), observer: o.Observer, heartbeat: cmp.Or(o.heartbeat, broker.CallHeartbeat), patience: cmp.Or(o.patience, broker.CallHeartbeat),
 			withDeadline: o.withDeadline,
 		})
 	}

@@ -2,6 +2,7 @@ package main
 
 // ofServers are about servers that are killed, frozen, cut off, made anew or set back, and about how much is asked of them.
 var ofServers = []mutant{
+	{"a call is handled in a new goroutine", around("sdk/service.hands.do", "go h.work(f)"), test{"sdk/service", "TestHands_TakeOneCallAfterTheOther"}},
 	{"a delivery is extended once", statement("internal/broker.pulse.fire", "Reset every", ""), test{"internal/broker", "TestBeat_GoesOnUntilItIsStoppedOrWantsNoMore"}},
 	{"a delivery is extended while it is settled", around("internal/broker.pulse.stop", "p.mu.Lock()\ndefer p.mu.Unlock()\np.stopped = true\np.timer.Stop()"), test{"internal/broker", "TestBeat_StopWaitsForTheOneUnderWay"}},
 	{"a reader whose consumer is gone begins anew", condition("internal/broker.ordered.make", "at", "false"), test{"internal/broker", "TestWatch_ReadsOnWhenItsConsumerIsLost"}},
