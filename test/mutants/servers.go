@@ -67,6 +67,8 @@ var ofServers = []mutant{
 	{"a server that reads nothing is written to for ever", statement("internal/broker.gatheredConn.take", "SetWriteDeadline", ""), test{"internal/broker", "TestGather_GivesUpWhereNothingIsRead"}},
 	{"a connection is closed before what was written", condition("internal/broker.gatheredConn.Close", "g writing", "false"), test{"internal/broker", "TestGather_WritesBeforeItCloses"}},
 	{"each commit has a pipeline of its own", condition("internal/state/redisstore.gatherer.do", "flights mostFlights", "true"), test{"internal/state/redisstore", "TestGatherer_SendsTogether"}},
+	{"a commit that comes alone is sent by another goroutine", around("internal/state/redisstore.gatherer.alone", "return false"), test{"internal/state/redisstore", "TestGatherer_SendsAloneWithoutAnotherGoroutine"}},
+	{"what waits is sent with what comes next", around("internal/state/redisstore.gatherer.over", "g.mu.Lock()\ndefer g.mu.Unlock()\ng.flights--\nreturn true"), test{"internal/state/redisstore", "TestGatherer_SendsTogether"}},
 	{"who leaves has its command sent all the same", around("internal/state/redisstore.gatherer.leave", ""), test{"internal/state/redisstore", "TestGatherer_LeavesWhenItsContextEnds"}},
 	{"a commit that fails fails those that were sent with it", statement("internal/state/redisstore.send", "Pipelined", "_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {\nfor _, w := range batch {\n_ = p.Process(ctx, w.cmd)\n}\nreturn nil\n})\nfor _, w := range batch {\nw.cmd.SetErr(err)\n}"), test{"internal/state/redisstore", "TestGatherer_SendsTogether"}},
 }

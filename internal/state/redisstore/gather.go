@@ -14,7 +14,7 @@ import (
 const mostFlights = 2
 
 // gatherer sends the commands of runs that go on at the same time in one pipeline: one write, one read, and mostly one sync of the server's
-// disk, in place of as many as there are commands. A command that comes alone is sent at once.
+// disk, in place of as many as there are commands. A command that comes alone is sent at once, by who has it.
 //
 // It is for one server. Of a cluster, a server that does not answer would hold up what is for the others.
 type gatherer struct {
@@ -36,6 +36,13 @@ func (g *gatherer) do(ctx context.Context, client *redis.Client, cmd redis.Cmder
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if g.alone() {
+		err := client.Process(ctx, cmd)
+		if !g.over() {
+			go g.fly(context.WithoutCancel(ctx), client)
+		}
+		return err
+	}
 	w := waiting{cmd, make(chan struct{})}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, w)
@@ -51,6 +58,28 @@ func (g *gatherer) do(ctx context.Context, client *redis.Client, cmd redis.Cmder
 		g.leave(w)
 		return ctx.Err()
 	}
+}
+
+// alone begins a flight if none is under way.
+func (g *gatherer) alone() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.flights > 0 {
+		return false
+	}
+	g.flights++
+	return true
+}
+
+// over ends a flight if nothing waits.
+func (g *gatherer) over() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.waiting) > 0 {
+		return false
+	}
+	g.flights--
+	return true
 }
 
 // leave takes back a command that was not sent yet.
