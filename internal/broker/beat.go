@@ -1,12 +1,15 @@
 package broker
 
 import (
+	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 )
 
 // Beat calls beat each d, in a goroutine that there is only then, until beat returns false or stop is called. Stop waits for a beat that is
-// under way; it may be repeated. Deliveries are extended so: most are settled before the first beat, and cost a timer.
+// under way, and panics with what beat has panicked with, once; it may be repeated. Deliveries are extended so: most are settled before the
+// first beat, and cost a timer.
 func Beat(d time.Duration, beat func() (goOn bool)) (stop func()) {
 	p := &pulse{every: d, beat: beat}
 	p.beaten.L = &p.mu
@@ -24,21 +27,37 @@ type pulse struct {
 	mu               sync.Mutex
 	timer            *time.Timer
 	beating, stopped bool
+	// panicked is what beat has panicked with.
+	panicked string
 	// beaten is signalled when a beat has ended.
 	beaten sync.Cond
 }
 
 func (p *pulse) fire() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.stopped {
+	if !p.begin() {
 		return
 	}
-	p.beating = true
-	p.mu.Unlock()
-	goOn := p.beat()
+	goOn, panicked := false, ""
+	defer func() { p.end(goOn, panicked) }()
+	defer func() {
+		if r := recover(); r != nil {
+			panicked = fmt.Sprintf("%v\n%s", r, debug.Stack())
+		}
+	}()
+	goOn = p.beat()
+}
+
+func (p *pulse) begin() bool {
 	p.mu.Lock()
-	p.beating = false
+	defer p.mu.Unlock()
+	p.beating = !p.stopped
+	return p.beating
+}
+
+func (p *pulse) end(goOn bool, panicked string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.beating, p.panicked = false, panicked
 	p.beaten.Broadcast()
 	if goOn && !p.stopped {
 		p.timer.Reset(p.every)
@@ -52,5 +71,9 @@ func (p *pulse) stop() {
 	p.timer.Stop()
 	for p.beating {
 		p.beaten.Wait()
+	}
+	if panicked := p.panicked; panicked != "" {
+		p.panicked = ""
+		panic(panicked)
 	}
 }

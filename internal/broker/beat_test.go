@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +43,26 @@ func TestBeat_StopWaitsForTheOneUnderWay(t *testing.T) {
 		stop()
 		if !beaten {
 			t.Error("a beat was under way when stop returned")
+		}
+	})
+}
+
+// What a beat panics with reaches who stops it, once, as if it had been called there: a worker lives on.
+func TestBeat_PanicReachesWhoStopsIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stop := Beat(time.Second, func() bool { panic("no pulse") })
+		time.Sleep(time.Minute)
+		stopped := func() (panicked any) {
+			defer func() { panicked = recover() }()
+			stop()
+			return nil
+		}
+		if text, _ := stopped().(string); !strings.HasPrefix(text, "no pulse\n") || !strings.Contains(text, t.Name()) {
+			t.Errorf("stop panics with %q, want what the beat did and where", text)
+		}
+		if again := stopped(); again != nil {
+			t.Errorf("it panics again with %v", again)
 		}
 	})
 }

@@ -148,7 +148,8 @@ type Env interface {
 	WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc)
 	// Parallel runs the functions concurrently and returns when all have returned.
 	Parallel(fs ...func())
-	// Beat runs f, and beat each d meanwhile until that returns false. It returns when f has returned and no beat is under way.
+	// Beat runs f, and beat each d meanwhile until that returns false. It returns when f has returned and no beat is under way,
+	// and panics with what either has panicked with.
 	Beat(f func(), d time.Duration, beat func() (goOn bool))
 	// Random returns 128 random bits as 26 characters of lower-case base32.
 	Random() string

@@ -2,6 +2,7 @@ package main
 
 // ofServers are about servers that are killed, frozen, cut off, made anew or set back, and about how much is asked of them.
 var ofServers = []mutant{
+	{"who stops a beat does not hear that it panicked", statement("internal/broker.pulse.end", "panicked", "p.beating = false"), test{"internal/broker", "TestBeat_PanicReachesWhoStopsIt"}},
 	{"a call is handled in a new goroutine", around("sdk/service.hands.do", "go h.work(f)"), test{"sdk/service", "TestHands_TakeOneCallAfterTheOther"}},
 	{"a delivery is extended once", statement("internal/broker.pulse.fire", "Reset every", ""), test{"internal/broker", "TestBeat_GoesOnUntilItIsStoppedOrWantsNoMore"}},
 	{"a delivery is extended while it is settled", around("internal/broker.pulse.stop", "p.mu.Lock()\ndefer p.mu.Unlock()\np.stopped = true\np.timer.Stop()"), test{"internal/broker", "TestBeat_StopWaitsForTheOneUnderWay"}},
@@ -67,8 +68,6 @@ var ofServers = []mutant{
 	{"a server that reads nothing is written to for ever", statement("internal/broker.gatheredConn.take", "SetWriteDeadline", ""), test{"internal/broker", "TestGather_GivesUpWhereNothingIsRead"}},
 	{"a connection is closed before what was written", condition("internal/broker.gatheredConn.Close", "g writing", "false"), test{"internal/broker", "TestGather_WritesBeforeItCloses"}},
 	{"each commit has a pipeline of its own", condition("internal/state/redisstore.gatherer.do", "flights mostFlights", "true"), test{"internal/state/redisstore", "TestGatherer_SendsTogether"}},
-	{"a commit that comes alone is sent by another goroutine", around("internal/state/redisstore.gatherer.alone", "return false"), test{"internal/state/redisstore", "TestGatherer_SendsAloneWithoutAnotherGoroutine"}},
-	{"what waits is sent with what comes next", around("internal/state/redisstore.gatherer.over", "g.mu.Lock()\ndefer g.mu.Unlock()\ng.flights--\nreturn true"), test{"internal/state/redisstore", "TestGatherer_SendsTogether"}},
 	{"who leaves has its command sent all the same", around("internal/state/redisstore.gatherer.leave", ""), test{"internal/state/redisstore", "TestGatherer_LeavesWhenItsContextEnds"}},
 	{"a commit that fails fails those that were sent with it", statement("internal/state/redisstore.send", "Pipelined", "_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {\nfor _, w := range batch {\n_ = p.Process(ctx, w.cmd)\n}\nreturn nil\n})\nfor _, w := range batch {\nw.cmd.SetErr(err)\n}"), test{"internal/state/redisstore", "TestGatherer_SendsTogether"}},
 }

@@ -14,7 +14,7 @@ import (
 const mostFlights = 2
 
 // gatherer sends the commands of runs that go on at the same time in one pipeline: one write, one read, and mostly one sync of the server's
-// disk, in place of as many as there are commands. A command that comes alone is sent at once, by who has it.
+// disk, in place of as many as there are commands. A command that comes alone is sent at once.
 //
 // It is for one server. Of a cluster, a server that does not answer would hold up what is for the others.
 type gatherer struct {
@@ -36,13 +36,6 @@ func (g *gatherer) do(ctx context.Context, client *redis.Client, cmd redis.Cmder
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if g.alone() {
-		err := client.Process(ctx, cmd)
-		if !g.over() {
-			go g.fly(context.WithoutCancel(ctx), client)
-		}
-		return err
-	}
 	w := waiting{cmd, make(chan struct{})}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, w)
@@ -60,28 +53,6 @@ func (g *gatherer) do(ctx context.Context, client *redis.Client, cmd redis.Cmder
 	}
 }
 
-// alone begins a flight if none is under way.
-func (g *gatherer) alone() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.flights > 0 {
-		return false
-	}
-	g.flights++
-	return true
-}
-
-// over ends a flight if nothing waits.
-func (g *gatherer) over() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(g.waiting) > 0 {
-		return false
-	}
-	g.flights--
-	return true
-}
-
 // leave takes back a command that was not sent yet.
 func (g *gatherer) leave(w waiting) {
 	g.mu.Lock()
@@ -89,10 +60,13 @@ func (g *gatherer) leave(w waiting) {
 	g.waiting = slices.DeleteFunc(g.waiting, func(o waiting) bool { return o.done == w.done })
 }
 
-// fly sends what waits, until nothing does. Goroutines that can run have their turn before: they may have commands too.
+// fly sends what waits, until nothing does. Where there is more than one command, goroutines that can run have their turn before: they may have
+// some too.
 func (g *gatherer) fly(ctx context.Context, client *redis.Client) {
 	for {
-		runtime.Gosched()
+		if g.shared() {
+			runtime.Gosched()
+		}
 		batch := g.board()
 		if len(batch) == 0 {
 			return
@@ -102,6 +76,13 @@ func (g *gatherer) fly(ctx context.Context, client *redis.Client) {
 			close(w.done)
 		}
 	}
+}
+
+// shared reports whether there is more than one command, under way or waiting.
+func (g *gatherer) shared() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.flights > 1 || len(g.waiting) > 1
 }
 
 // board takes what waits. If nothing does, the flight is over.

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -137,38 +135,4 @@ func TestGatherer_LeavesWhenItsContextEnds(t *testing.T) {
 			t.Errorf("late: %v, want %v", err, context.Canceled)
 		}
 	})
-}
-
-// stacks is a server that notes who sends a command.
-type stacks struct{ noted []string }
-
-func (s *stacks) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (s *stacks) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(context.Context, redis.Cmder) error {
-		s.noted = append(s.noted, string(debug.Stack()))
-		return nil
-	}
-}
-
-func (s *stacks) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-// One run alone waits for no other goroutine: to be scheduled twice takes a fifth as long as a write to a fast disk.
-func TestGatherer_SendsAloneWithoutAnotherGoroutine(t *testing.T) {
-	t.Parallel()
-	client := redis.NewClient(&redis.Options{})
-	s := &stacks{}
-	client.AddHook(s)
-	t.Cleanup(func() { _ = client.Close() })
-	g := &gatherer{}
-	for range 2 {
-		if err := g.do(t.Context(), client, redis.NewCmd(t.Context(), "alone")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if len(s.noted) != 2 || !strings.Contains(s.noted[0], t.Name()) || !strings.Contains(s.noted[1], t.Name()) {
-		t.Errorf("two commands are sent by\n%s", strings.Join(s.noted, "\n"))
-	}
 }
