@@ -57,7 +57,7 @@ func (o *output) build(ctx context.Context, in sdk.OutputInput) (json.RawMessage
 
 // isResponse reports whether the text already is the whole answer as JSON, as the result of a stop-on tool may be.
 func (o *output) isResponse(data json.RawMessage) bool {
-	if !bytes.HasPrefix(data, []byte("{")) { // as most texts
+	if !bytes.HasPrefix(data, []byte("{")) { // as most texts, which are trimmed by now
 		return false
 	}
 	var fields map[string]json.RawMessage

@@ -46,7 +46,7 @@ func newTurns(spec sdk.AgentSpec, hooks sdk.Hooks, tools *toolbox.Toolbox) (*tur
 	if t.overlays, err = newOverlays(spec.Overlays); err != nil {
 		return nil, err
 	}
-	t.readsInput = spec.Overlays != nil && prompt.ReadsInput(spec.Overlays.WorkingContext)
+	t.readsInput = t.overlays.working != nil && t.overlays.working.ReadsInput()
 	guidance := spec.Guidance
 	if guidance == nil {
 		guidance = &sdk.Guidance{}
@@ -61,7 +61,7 @@ func newTurns(spec sdk.AgentSpec, hooks sdk.Hooks, tools *toolbox.Toolbox) (*tur
 			return nil, err
 		}
 		t.sections = append(t.sections, parsed)
-		t.readsInput = t.readsInput || prompt.ReadsInput(part.Text)
+		t.readsInput = t.readsInput || parsed.ReadsInput()
 	}
 	if m := spec.Memory; m != nil && m.Window < 0 {
 		return nil, sdk.Errorf(sdk.CodeConfig, "memory: the window has at least one token, not %d", m.Window)

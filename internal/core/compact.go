@@ -56,11 +56,12 @@ type Conversation struct {
 // Conversation is what the model is shown of the history.
 func (s *State) Conversation() Conversation {
 	all := s.Messages()
-	c := Conversation{Summary: s.Summary, Messages: make([]sdk.Message, 0, len(all)), Task: make([]bool, 0, len(all))}
 	from := 0
 	if s.Summary != nil && s.Summary.Messages <= len(all) {
 		from = s.Summary.Messages
 	}
+	shown := len(all) - from // and the task
+	c := Conversation{Summary: s.Summary, Messages: make([]sdk.Message, 0, shown), Task: make([]bool, 0, shown)}
 	first, last := s.task()
 	for i, m := range all {
 		task := m.Role == sdk.RoleUser && (i < first || i >= last && s.History[i].Turns == 0)

@@ -24,8 +24,14 @@ func Of(text []byte) *Decoder {
 	return d
 }
 
+// mostKept is how many bytes may have been read with a decoder that is used again: it keeps room for as many names as it has seen.
+const mostKept = 64 << 10
+
 // Done gives the decoder back.
 func (d *Decoder) Done() {
+	if d.InputOffset() > mostKept {
+		return
+	}
 	d.text = bytes.Buffer{}
 	d.Reset(&d.text)
 	decoders.Put(d)

@@ -48,6 +48,9 @@ type Fault struct {
 // Check lists what is wrong with a template over D, which is Data or UndoData: that it cannot be read, and what it names that there never is. accepts is the
 // schema of the input; what a schema says of its properties is in the words of schema.Properties.
 func Check[D any](text string, accepts json.RawMessage) []Fault {
+	if literal(text) {
+		return nil
+	}
 	parsed, err := read("template", text)
 	if err != nil {
 		m := syntaxError.FindStringSubmatch(err.Error())
@@ -58,12 +61,6 @@ func Check[D any](text string, accepts json.RawMessage) []Fault {
 		return []Fault{{max(1, line), 1, m[2]}}
 	}
 	return check(parsed, text, reflect.TypeFor[D](), accepts).faults
-}
-
-// ReadsInput reports whether a template over Data may look at its Input, or at all of the data. One that cannot be read may do anything.
-func ReadsInput(text string) bool {
-	parsed, err := read("template", text)
-	return err != nil || check(parsed, text, reflect.TypeFor[Data](), nil).input
 }
 
 // check goes through a template over a type.

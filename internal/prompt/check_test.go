@@ -103,9 +103,13 @@ func TestReadsInput_IsTrueOfWhateverMay(t *testing.T) {
 		`{{.}}`: true, `{{printf "%v" .}}`: true, `{{$}}`: true, `{{$x := .}}{{$x.Run}}`: true, `{{with $}}{{.Run}}{{end}}`: true,
 		`{{define "a"}}{{.Input}}{{end}}{{template "a" .}}`: true, `{{define "a"}}{{.Input}}{{end}}`: false,
 		`{{define "a"}}{{$.Input}}{{end}}{{range .Tools}}{{template "a" $}}{{end}}`: true, `{{block "a" .}}{{.Run}}{{end}}`: true,
-		`{{.Input`: true,
+		`{{define "system"}}{{.Input}}{{end}}`: true, // it is the template of that name then
 	} {
-		if got := prompt.ReadsInput(text); got != want {
+		parsed, err := prompt.Parse("system", text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := parsed.ReadsInput(); got != want {
 			t.Errorf("%s reads the input: %t, want %t", text, got, want)
 		}
 	}

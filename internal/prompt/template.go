@@ -32,13 +32,18 @@ const (
 
 // Template is a text/template whose rendering is bounded. Safe for concurrent use.
 type Template struct {
+	name string
+	// text is what a literal template says. Most guidance is such; of others it is empty, and parsed is not nil.
+	text   string
 	parsed *template.Template
-	// text is what there is to say, where that does not depend on data: most guidance has no actions.
-	text    string
-	literal bool
+	// readsInput says that a template over Data may look at its Input, or at all of the data.
+	readsInput bool
 	// renderers has copies of parsed whose functions count: making one takes longer than most renderings.
 	renderers sync.Pool
 }
+
+// literal reports whether a template has no action: it says the same of all data, and nothing in it can be wrong.
+func literal(text string) bool { return !strings.Contains(text, "{{") }
 
 // renderer executes a template, one rendering at a time.
 type renderer struct {
@@ -48,17 +53,21 @@ type renderer struct {
 
 // Parse reads a template. The error is CodeConfig.
 func Parse(name, text string) (*Template, error) {
+	if literal(text) {
+		return &Template{name: name, text: text}, nil
+	}
 	t, err := read(name, text)
 	if err != nil {
 		return nil, sdk.Errorf(sdk.CodeConfig, "%s template: %s", name, err)
 	}
+	readsInput := check(t, text, reflect.TypeFor[Data](), nil).input
 	for _, defined := range t.Templates() {
 		if defined.Tree != nil {
 			count(defined.Root)
 			defined.Root.Nodes = append([]parse.Node{call(countStep)}, defined.Root.Nodes...)
 		}
 	}
-	return &Template{parsed: t, text: text, literal: !strings.Contains(text, "{{") && len(text) <= maxRendered}, nil
+	return &Template{name: name, parsed: t, readsInput: readsInput}, nil
 }
 
 func read(name, text string) (*template.Template, error) {
@@ -66,19 +75,22 @@ func read(name, text string) (*template.Template, error) {
 }
 
 // Name is the name that the template was parsed with.
-func (t *Template) Name() string { return t.parsed.Name() }
+func (t *Template) Name() string { return t.name }
+
+// ReadsInput reports whether the template may look at the Input of Data, or at all of the data.
+func (t *Template) ReadsInput() bool { return t.readsInput }
 
 // Render executes the template. The error is CodeTooLarge when that takes too much, and CodeConfig when the template cannot be filled in
 // with this data: it says where and why, and nothing of what the data says.
 func (t *Template) Render(data any) (string, error) {
-	if t.literal {
-		return t.text, nil
+	if t.parsed == nil {
+		return (&rendering{name: t.name}).text(t.text)
 	}
 	r, err := t.renderer()
 	if err != nil {
-		return "", fmt.Errorf("render %s: %w", t.Name(), err)
+		return "", fmt.Errorf("render %s: %w", t.name, err)
 	}
-	r.rendering = rendering{name: t.Name()}
+	r.rendering = rendering{name: t.name}
 	if err := r.Execute(&r.rendering, data); err != nil {
 		return "", t.unfilled(err)
 	}
@@ -109,9 +121,9 @@ var absent = regexp.MustCompile(`^map has no entry for key ("[^"]*")$`)
 // unfilled is what is told of an execution that failed.
 func (t *Template) unfilled(err error) error {
 	if e, ok := errors.AsType[*sdk.Error](err); ok {
-		return fmt.Errorf("render %s: %w", t.Name(), e)
+		return fmt.Errorf("render %s: %w", t.name, e)
 	}
-	told := sdk.Errorf(sdk.CodeConfig, "the template %q cannot be filled in", t.Name())
+	told := sdk.Errorf(sdk.CodeConfig, "the template %q cannot be filled in", t.name)
 	if m := executionError.FindStringSubmatch(err.Error()); m != nil {
 		told.Message += fmt.Sprintf(", line %s: %s: %s", m[1], m[2], absent.ReplaceAllString(m[3], "$1 is missing"))
 	}

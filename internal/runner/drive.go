@@ -32,7 +32,7 @@ func (a *activation) goOn(ctx context.Context) (Verdict, error) {
 	for stepped := false; ; {
 		action := a.next(ctx)
 		if _, rest := action.(core.Rest); rest {
-			a.cache.put(cached{run: a.key, at: a.at, state: a.state})
+			a.cache.put(cached{run: a.key, at: a.at, state: a.state}) // whose it is from here
 			return Verdict{}, nil
 		}
 		if a.draining.Load() || stepped && a.Gate.crowded() {

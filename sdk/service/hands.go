@@ -1,7 +1,7 @@
 package service
 
 // hands are the goroutines that handlers run in. Who has finished takes the next call: its stack has grown as far as handlers need it to,
-// and to grow another takes longer than most else that is done for a call. There are as many as calls were handled at a time.
+// and to grow another takes longer than most else that is done for a call. There are about as many as calls were handled at a time.
 type hands struct {
 	next chan func()
 	// ended has those leave that have nothing to do.
@@ -30,5 +30,5 @@ func (h *hands) work(f func()) {
 	}
 }
 
-// end is called once, when do is called no more.
+// end is called once. Who is called afterwards leaves when that is done.
 func (h *hands) end() { close(h.ended) }

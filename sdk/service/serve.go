@@ -202,7 +202,7 @@ func (s *serving) reject(ctx context.Context, d broker.Delivery, problem error) 
 	s.ack(d)
 }
 
-// invocation is a handler at work, in a goroutine of its own: one that ignores its context must not keep the call.
+// invocation is a handler at work, in another goroutine: one that ignores its context must not keep the call.
 type invocation struct {
 	ctx  context.Context
 	done chan struct{}

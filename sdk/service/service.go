@@ -109,7 +109,7 @@ func (s *Service) Contract() sdk.Contract { return s.contract }
 // Handle has h answer the calls of s. Without versions it answers those of every version of the contract that no other
 // handler is given. Which versions have no handler, or two, is found by Run.
 //
-// h may be called concurrently. in is the call's data, valid by the contract and with its defaults, decoded like
+// h may be called concurrently, and in goroutines that it was called in before: what it does to its goroutine is to be undone. in is the call's data, valid by the contract and with its defaults, decoded like
 // encoding/json does but with names matched exactly. The returned value is encoded like encoding/json does, but nil
 // slices and maps as empty ones, and checked against the contract. Out is Answer when the handler chooses among several
 // types of answers.
@@ -251,11 +251,11 @@ func only(v *contracts.Version) string {
 	if len(v.Emits) != 1 {
 		return ""
 	}
-	only := ""
+	answer := ""
 	for emitted := range v.Emits {
-		only = emitted
+		answer = emitted
 	}
-	return only
+	return answer
 }
 
 func sorted[V any](m map[string]V) []string {

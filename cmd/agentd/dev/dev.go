@@ -51,6 +51,7 @@ func Command(a *cli.App) *cobra.Command {
 }
 
 func dev(ctx context.Context, a *cli.App, f devFlags) error {
+	cli.GrowHeap(cli.StartGrowth)
 	load := a.ToServe
 	if f.serverOnly {
 		load = a.Settings
@@ -157,8 +158,9 @@ func (t teller) Console(address net.Addr) {
 
 func (t teller) note(text string) { fmt.Fprintln(t.a.Err, "agentd:", text) }
 
-// announce tells people, or in JSON programs, where the server is.
+// announce tells people, or in JSON programs, where the server is, which has started then.
 func (t teller) announce(cfg *config.Config, state string) {
+	cli.GrowHeap(cli.UsualGrowth)
 	if t.a.Output == cli.OutputJSON {
 		// Nowhere else to report to.
 		_ = json.NewEncoder(t.a.Out).Encode(map[string]any{"ready": true, "nats": t.url, "data": cfg.Data, "agents": setup.AgentNames(cfg)})

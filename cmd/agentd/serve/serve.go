@@ -4,7 +4,6 @@ package serve
 import (
 	"cmp"
 	"context"
-	"os"
 	"runtime/debug"
 	"time"
 
@@ -49,9 +48,7 @@ func Command(a *cli.App) *cobra.Command {
 const heapGrowth = 200
 
 func serve(ctx context.Context, a *cli.App, f serveFlags) error {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(heapGrowth)
-	}
+	cli.GrowHeap(cli.StartGrowth)
 	cfg, err := a.ToServe()
 	if err != nil {
 		return err
@@ -73,6 +70,7 @@ func serve(ctx context.Context, a *cli.App, f serveFlags) error {
 	o.Serving = func() {
 		o.Logger.Info("serving", "agents", setup.AgentNames(cfg), "store", string(cfg.StoreKind()),
 			"encryption", cmp.Or(cfg.Encryption.Current, "off"), "slots", o.Slots)
+		cli.GrowHeap(heapGrowth)
 		go debug.FreeOSMemory() // a worker that waits needs little of what starting took
 	}
 	err = worker.Run(ctx, o)
