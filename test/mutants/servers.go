@@ -4,7 +4,7 @@ package main
 var ofServers = []mutant{
 	{"who stops a beat does not hear that it panicked", statement("internal/broker.pulse.end", "panicked", "p.beating = false"), test{"internal/broker", "TestBeat_PanicReachesWhoStopsIt"}},
 	{"a call is handled in a new goroutine", around("sdk/service.hands.do", "go h.work(f)"), test{"sdk/service", "TestHands_TakeOneCallAfterTheOther"}},
-	{"a delivery is extended once", statement("internal/broker.pulse.fire", "Reset every", ""), test{"internal/broker", "TestBeat_GoesOnUntilItIsStoppedOrWantsNoMore"}},
+	{"a delivery is extended once", statement("internal/broker.pulse.end", "Reset every", ""), test{"internal/broker", "TestBeat_GoesOnUntilItIsStoppedOrWantsNoMore"}},
 	{"a delivery is extended while it is settled", around("internal/broker.pulse.stop", "p.mu.Lock()\ndefer p.mu.Unlock()\np.stopped = true\np.timer.Stop()"), test{"internal/broker", "TestBeat_StopWaitsForTheOneUnderWay"}},
 	{"a reader whose consumer is gone begins anew", condition("internal/broker.ordered.make", "at", "false"), test{"internal/broker", "TestWatch_ReadsOnWhenItsConsumerIsLost"}},
 	{"a reader waits for its consumer as long as the client would", call("internal/broker.newIterator", "PullHeartbeat", "jetstream.PullHeartbeat(15*time.Second)"), test{"internal/broker", "TestWatch_ReadsOnWhenItsConsumerIsLost"}},
