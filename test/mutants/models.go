@@ -45,7 +45,7 @@ var ofModels = []mutant{
 	{"a prompt is measured in words", around("internal/prompt.AtMost", "return Counter{estimated: true}"), test{"internal/prompt", "TestAtMost_CountsNoFewerThanAnyModel"}},
 	{"agents fit into any window", around("internal/catalog.fixedPart", "return 0"), test{"internal/catalog", "TestCheck_RefusesAWindowWithoutRoom"}},
 	{"a template without actions may be as long as it wants", call("internal/prompt.Template.Render", "text rendering", "func() (string, error) { return t.text, nil }()"), test{"internal/prompt", "TestTemplate_IsBounded"}},
-	{"a rendering goes on where the one before ended", statement("internal/prompt.Template.Render", "name Name", ""), test{"internal/prompt", "TestTemplate_RenderingsShareNothing"}},
+	{"a rendering goes on where the one before ended", statement("internal/prompt.Template.Render", "r rendering name", ""), test{"internal/prompt", "TestTemplate_RenderingsShareNothing"}},
 
 	// Models that are away.
 	{"a worker that dies leaves the runs that it was to wake", statement("internal/worker.outages.heard", "waking", ""), ofOutages("AnotherWorkerGoesOnUnparking")},
