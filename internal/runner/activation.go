@@ -32,8 +32,9 @@ type activation struct {
 	since int64
 	// known is when the store last confirmed what the activation goes by, by its own clock in Unix milliseconds; 0 is that it has not.
 	known int64
-	// state is loaded when the run is driven.
+	// state is loaded when the run is driven. left says that it is in the cache, and no more than its head is here.
 	state *core.State
+	left  bool
 	// unwritten is what the message does, where that is to be one entry with the model's reply; nil is that all is written. behind is 1 while
 	// there is such: state is ahead of the journal by that.
 	unwritten *unwritten

@@ -32,7 +32,7 @@ func (a *activation) goOn(ctx context.Context) (Verdict, error) {
 	for stepped := false; ; {
 		action := a.next(ctx)
 		if _, rest := action.(core.Rest); rest {
-			a.cache.put(cached{run: a.key, at: a.at, state: a.state}) // whose it is from here
+			a.leaveState()
 			return Verdict{}, nil
 		}
 		if a.draining.Load() || stepped && a.Gate.crowded() {
@@ -226,9 +226,26 @@ func (a *activation) commit(ctx context.Context, event core.Event) error {
 			return err
 		}
 		a.announce(entry)
-		a.noteDriven(entry.At)
-		return a.carryOut(ctx, entry, entry.Effects)
+		return a.carryOutOwn(ctx, entry)
 	}
+}
+
+// carryOutOwn carries out what follows from an own entry that the state has.
+func (a *activation) carryOutOwn(ctx context.Context, entry *core.Entry) error {
+	a.noteDriven(entry.At)
+	a.leaveState()
+	return a.carryOut(ctx, entry, entry.Effects)
+}
+
+// leaveState leaves the state of a run that rests to whoever drives it next; only its head stays here. The answer to a call may come while
+// the call's other effects are still carried out, and would read the whole journal if it did not find the state.
+func (a *activation) leaveState() {
+	if a.left || a.state.Status == core.StatusRunning {
+		return
+	}
+	a.left = true
+	a.cache.put(cached{run: a.key, at: a.at, state: a.state})
+	a.state = &core.State{Head: a.state.Head}
 }
 
 // confirm makes durable what was read up to a.at, and what others appended meanwhile, which it returns.

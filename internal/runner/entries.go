@@ -30,8 +30,8 @@ type decodedEntry struct {
 	entry  *core.Entry
 }
 
-// defaultEntryBytes is the limit of a runner's own EntryCache.
-const defaultEntryBytes = 32 << 20
+// defaultEntryBytes is the limit of a runner's own EntryCache. Decoded, entries take several times as much memory.
+const defaultEntryBytes = 4 << 20
 
 // NewEntryCache returns a cache of entries that have up to limit bytes together in the journal.
 func NewEntryCache(limit int) *EntryCache {

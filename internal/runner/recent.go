@@ -41,9 +41,14 @@ func (r *recent) end(run wire.RunKey) (end, bool) {
 	return e, ok
 }
 
+// wrote remembers an entry, unless nothing goes on from it.
 func (r *recent) wrote(run wire.RunKey, e *core.Entry, at point) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if e.Head.Status == core.StatusDone {
+		delete(r.ends, run)
+		return
+	}
 	if len(r.ends) >= mostEnds {
 		clear(r.ends)
 	}

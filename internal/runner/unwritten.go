@@ -152,8 +152,7 @@ func (a *activation) join(ctx context.Context, event core.Event) (bool, error) {
 	if *a.state, err = core.ApplyRest(*a.state, entry); err != nil {
 		return false, err
 	}
-	a.noteDriven(entry.At)
-	return true, a.carryOut(ctx, entry, entry.Effects)
+	return true, a.carryOutOwn(ctx, entry)
 }
 
 // ask has a model reply. What is unwritten is written when that takes longer than patience; when it cannot be, because the run moved on or

@@ -43,8 +43,10 @@ type talk struct {
 	slow      bool
 	steps     []string
 	watchers  bool
-	// heads is how often the run's head was read.
-	heads int
+	// heads is how often the run's head was read, and journals how often entries after a point.
+	heads, journals int
+	// publishing is what happens while something is published.
+	publishing func()
 	// overtaken has the next entry refused, as if others had written; away is the store from then on.
 	overtaken, away bool
 }
@@ -116,8 +118,16 @@ func (n noting) Append(ctx context.Context, run wire.RunKey, base runner.Version
 	return v, err
 }
 
+func (n noting) Entries(ctx context.Context, run wire.RunKey, after runner.Version) ([]runner.Record, error) {
+	n.journals++
+	return n.Store.Entries(ctx, run, after)
+}
+
 func (n noting) Publish(context.Context, string, wire.Event) error {
 	n.step("published")
+	if n.publishing != nil {
+		n.publishing()
+	}
 	return nil
 }
 
