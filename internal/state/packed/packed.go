@@ -6,7 +6,6 @@ package packed
 
 import (
 	"bytes"
-	"compress/flate"
 	_ "embed"
 	"encoding/base64"
 	"fmt"
@@ -15,7 +14,7 @@ import (
 	"strconv"
 	"sync"
 
-	compress "github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/flate"
 
 	"agentd/internal/core"
 	"agentd/internal/runner"
@@ -50,7 +49,7 @@ func pack(plain []byte) []byte {
 		small := smalls.Get().(*bytes.Buffer)
 		defer smalls.Put(small)
 		small.Reset()
-		err := compress.StatelessDeflate(small, plain, true, dictionary)
+		err := flate.StatelessDeflate(small, plain, true, dictionary)
 		size := len(deflates) + encoding.EncodedLen(small.Len()) + len(deflated)
 		if err == nil && size <= len(plain)-len(plain)/8 {
 			data := append(make([]byte, 0, size), deflates...)
