@@ -53,17 +53,20 @@ func CheckReply(r *sdk.ModelReply) error {
 
 // Size is how many bytes the conversation has, its images and sounds included.
 func (s *State) Size() int {
-	size := len(s.System)
-	for _, m := range s.History {
-		for _, c := range m.Content {
-			size += len(c.Text) + len(c.Args) + len(c.Signature)
+	for i := s.sized.messages; i < len(s.History); i++ {
+		for _, c := range s.History[i].Content {
+			s.sized.bytes += len(c.Text) + len(c.Args) + len(c.Signature)
 			if c.Media != nil {
-				size += len(c.Media.Data)
+				s.sized.bytes += len(c.Media.Data)
 			}
 		}
 	}
-	return size
+	s.sized.messages = len(s.History)
+	return len(s.System) + s.sized.bytes
 }
+
+// sized is how many bytes the first messages of a history have. It is measured once for each message.
+type sized struct{ messages, bytes int }
 
 // CheckHistory returns CodeTooLarge when the conversation is too large to go on.
 func CheckHistory(s *State) error {

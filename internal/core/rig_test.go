@@ -85,6 +85,32 @@ func (r *rig) redelivery() core.Input {
 // step lets the input happen, and returns the change and the entry as it reads in the journal. A refused one leaves the
 // rig as it was.
 func (r *rig) step(in core.Input) (core.Change, *core.Entry, error) {
+	change, entry, err := r.take(in)
+	if err == nil {
+		err = r.measure()
+	}
+	return change, entry, err
+}
+
+// measure fails when the state takes its conversation for larger or smaller than it is.
+func (r *rig) measure() error {
+	size := len(r.state.System)
+	for _, m := range r.state.History {
+		for _, c := range m.Content {
+			size += len(c.Text) + len(c.Args) + len(c.Signature)
+			if c.Media != nil {
+				size += len(c.Media.Data)
+			}
+		}
+	}
+	if have := r.state.Size(); have != size {
+		return fmt.Errorf("the conversation has %d bytes, and is taken for one of %d", size, have)
+	}
+	return nil
+}
+
+// take is step without a look at what it comes to.
+func (r *rig) take(in core.Input) (core.Change, *core.Entry, error) {
 	_, replied := in.Event.(core.Replied)
 	first, rev := r.unwritten, r.state.Rev+1
 	if first != nil && replied {

@@ -38,6 +38,7 @@ type State struct {
 	Context []sdk.Section
 	// before is how many messages the History had before the last entry.
 	before int
+	sized  sized
 }
 
 // StoredResult is the result of a call that is kept as a blob.
@@ -85,9 +86,9 @@ func (s State) apply(e *Entry) (State, error) {
 	case e.Rev == 1:
 		s.System, s.Input, s.Started = e.System, e.Input, e.At
 	case e.Reopens:
-		s.History = s.History[:s.before:s.before]
+		s.History, s.sized = s.History[:s.before:s.before], sized{}
 	case anew:
-		s.System, s.History = e.System, nil
+		s.System, s.History, s.sized = e.System, nil, sized{}
 	}
 	s.before = len(s.History)
 	if e.Summary != nil {

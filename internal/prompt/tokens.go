@@ -1,6 +1,7 @@
 package prompt
 
 import (
+	"math/bits"
 	"regexp"
 	"strings"
 	"sync"
@@ -13,24 +14,40 @@ import (
 
 // Prose estimates how many tokens a text has, rather too many than too few: 3.2 characters of ASCII are taken for a token, and any
 // other character for one, whatever the model.
-func Prose(text string) int { return estimate(text, 16) }
+func Prose(text string) int { return estimate(text, proseFifths) }
 
 // JSON is Prose of a text with much punctuation: 2.8 characters of ASCII are a token.
-func JSON(text string) int { return estimate(text, 14) }
+func JSON(text string) int { return estimate(text, jsonFifths) }
+
+// How many fifths of a character of ASCII are a token.
+const proseFifths, jsonFifths = 16, 14
 
 // estimate takes fifths of a character of ASCII for a token, and any other character for one.
-func estimate(text string, fifths int) int {
-	ascii := 0
-	for i := range len(text) {
-		if text[i] < utf8.RuneSelf {
-			ascii++
-		}
-	}
+func estimate[T string | []byte](text T, fifths int) int {
+	ascii := asciiIn(text)
 	others := 0
 	if ascii < len(text) {
-		others = utf8.RuneCountInString(text) - ascii
+		others = utf8.RuneCountInString(string(text)) - ascii
 	}
 	return (ascii*5+fifths-1)/fifths + others
+}
+
+// asciiIn is how many characters of ASCII a text has. It reads eight bytes at a time: all that was said so far is estimated for each turn.
+func asciiIn[T string | []byte](text T) int {
+	const highest = 0x8080808080808080
+	n := len(text)
+	for len(text) >= 8 {
+		word := uint64(text[0]) | uint64(text[1])<<8 | uint64(text[2])<<16 | uint64(text[3])<<24 |
+			uint64(text[4])<<32 | uint64(text[5])<<40 | uint64(text[6])<<48 | uint64(text[7])<<56
+		n -= bits.OnesCount64(word & highest)
+		text = text[8:]
+	}
+	for i := range len(text) {
+		if text[i] >= utf8.RuneSelf {
+			n--
+		}
+	}
+	return n
 }
 
 // Counter counts tokens as a model does, or estimates them. What it returns depends on the text alone. Safe for concurrent use.
@@ -69,22 +86,22 @@ func (c Counter) Calibrated(calibration int) Counter {
 	return c
 }
 
-// Prose counts a text, and JSON one with much punctuation.
-func (c Counter) Prose(text string) int { return c.count(text, Prose) }
+// Prose counts a text.
+func (c Counter) Prose(text string) int { return countOf(c, text, proseFifths) }
 
 // JSON counts a text with much punctuation.
-func (c Counter) JSON(text string) int { return c.count(text, JSON) }
+func (c Counter) JSON(text string) int { return countOf(c, text, jsonFifths) }
 
-func (c Counter) count(text string, estimate func(string) int) int {
+func countOf[T string | []byte](c Counter, text T, fifths int) int {
 	n := 0
 	if c.bytes {
 		n = len(text)
 	}
 	if c.exact {
-		n = c.counted.of(text)
+		n = c.counted.of(string(text))
 	}
 	if c.estimated {
-		n = max(n, estimate(text))
+		n = max(n, estimate(text, fifths))
 	}
 	if c.calibration > 0 {
 		n = (n*c.calibration + 999) / 1000
@@ -107,7 +124,7 @@ func (c Counter) Message(m *sdk.Message) int {
 		part := &m.Content[i]
 		switch part.Kind {
 		case sdk.ContentToolUse:
-			n += tokensPerCall + c.Prose(part.Tool) + c.JSON(string(part.Args))
+			n += tokensPerCall + c.Prose(part.Tool) + countOf(c, []byte(part.Args), jsonFifths)
 		case sdk.ContentToolResult:
 			n += tokensPerCall + c.Prose(part.Note) + c.JSON(part.Text)
 		case sdk.ContentMedia:

@@ -1,6 +1,7 @@
 package prompt_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -90,4 +91,35 @@ func TestAtMost_CountsNoFewerThanAnyModel(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An estimate is what its definition says, written down here: so many characters of ASCII are a token, and each other character is one.
+func TestProse_IsOfCharactersOfASCIIAndOthers(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[ -~]{0,40}`), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })).Draw(t, "text")
+		ascii, others := 0, 0
+		for _, r := range text {
+			if r < 128 {
+				ascii++
+			} else {
+				others++
+			}
+		}
+		for name, of := range map[string]struct {
+			have       int
+			characters float64
+		}{"prose": {prompt.Prose(text), 3.2}, "JSON": {prompt.JSON(text), 2.8}} {
+			if want := int(math.Ceil(float64(ascii)/of.characters-1e-9)) + others; of.have != want {
+				t.Fatalf("%d tokens of %s, want %d", of.have, name, want)
+			}
+		}
+	})
+}
+
+func BenchmarkProse(b *testing.B) {
+	text := strings.Repeat("and so it goes on ", 60)
+	for b.Loop() {
+		prompt.Prose(text)
+	}
 }

@@ -42,6 +42,8 @@ var ofModels = []mutant{
 	{"whoever follows a reply reads the failed attempt's beginning", around(llm+"fragments.reset", ""), of("TestRetrying_ResetsFragments")},
 
 	// Prompts.
+	{"eight characters of another script are one of ASCII each", statement("internal/prompt.asciiIn", "OnesCount64", ""), test{"internal/prompt", "TestProse_IsOfCharactersOfASCIIAndOthers"}},
+	{"a run that is taken up again is as large as it was", statement(core+"State.apply", "History sized before", "s.History = s.History[:s.before:s.before]"), test{"internal/core", "TestRetried_TakesUpWhereTheRunEnded"}},
 	{"a prompt is measured in words", around("internal/prompt.AtMost", "return Counter{estimated: true}"), test{"internal/prompt", "TestAtMost_CountsNoFewerThanAnyModel"}},
 	{"agents fit into any window", around("internal/catalog.fixedPart", "return 0"), test{"internal/catalog", "TestCheck_RefusesAWindowWithoutRoom"}},
 	{"a template without actions may be as long as it wants", call("internal/prompt.Template.Render", "text rendering", "func() (string, error) { return t.text, nil }()"), test{"internal/prompt", "TestTemplate_IsBounded"}},

@@ -179,7 +179,7 @@ var ofRows = []mutant{
 	{"what hooks add is never cut", around("internal/prompt.shortMessage", "return m"), rows{"L12"}},
 	{"hooks' longer replies take nothing of the window", condition("internal/catalog.turns.build", "MaxTokens", "false"), rows{"L12"}},
 	{"who watches is not told of the budget", around(act+"budgeted", ""), rows{"L34"}},
-	{"JSON is estimated as prose", around("internal/prompt.JSON", "return Prose(text)"), rows{"L43"}},
+	{"JSON is estimated as prose", around("internal/prompt.Counter.JSON", "return c.Prose(text)"), rows{"L43"}},
 	{"what providers count is not learnt from", around(core+"Head.calibrate", ""), rows{"L43"}},
 	{"summaries have no headings", value("internal/prompt.Ask", "headings toolHeadings", "\"\""), rows{"F42"}},
 	{"all turns are summarised at once", around("internal/prompt.Compaction.Batches", "return [][][]sdk.Message{c.Turns}"), rows{"F44"}},
