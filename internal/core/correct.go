@@ -157,14 +157,21 @@ func (t *Tool) keepsSet(edited, held json.RawMessage) (changed string, ok bool) 
 	return "", true
 }
 
-// Shown are messages as the model is shown them: its calls without the arguments that the agent sets.
+// Shown are messages as the model is shown them: its calls without the arguments that the agent sets. It does not modify messages.
 func (s *Spec) Shown(messages []sdk.Message) []sdk.Message {
+	if !s.setsArguments() {
+		return messages
+	}
 	shown := make([]sdk.Message, len(messages))
 	copy(shown, messages)
 	for i := range shown {
-		for j, c := range shown[i].Content {
+		for j := range shown[i].Content {
+			c := &shown[i].Content[j]
+			if c.Kind != sdk.ContentToolUse {
+				continue
+			}
 			tool := s.tool(c.Tool)
-			if c.Kind != sdk.ContentToolUse || tool == nil || tool.Sets == nil {
+			if tool == nil || tool.Sets == nil {
 				continue
 			}
 			var args map[string]json.RawMessage

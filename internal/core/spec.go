@@ -110,14 +110,13 @@ func (s *Spec) layout(h *Head) int {
 	if s.Continues || s.Answers || h.Init.Caller != "" || h.Constraints != nil || len(s.gates()) > 0 {
 		return max(h.V, layoutPlans)
 	}
-	sets := slices.ContainsFunc(s.Tools, func(t Tool) bool { return t.Sets != nil })
 	if s.Planning != nil || h.Plan != nil || s.MaxChildren > 0 || h.Ahead > 0 {
 		return max(h.V, layoutPlans)
 	}
 	if len(h.Undo) > 0 || h.Tags != "" || len(h.Tagged) > 0 || s.Selects {
 		return max(h.V, layoutUndoes)
 	}
-	if h.Nudge != "" || !h.Answers.zero() || !h.Guarded.empty() || h.Init.Reply == nil && h.Init.ReplySubject != "" || sets ||
+	if h.Nudge != "" || !h.Answers.zero() || !h.Guarded.empty() || h.Init.Reply == nil && h.Init.ReplySubject != "" || s.setsArguments() ||
 		h.open((*Call).batched) {
 		return max(h.V, layoutCancels)
 	}
@@ -198,6 +197,11 @@ type SetArguments struct {
 type Retry struct {
 	Attempts       int
 	Pause, Longest int64
+}
+
+// setsArguments reports whether the agent sets arguments of any tool.
+func (s *Spec) setsArguments() bool {
+	return slices.ContainsFunc(s.Tools, func(t Tool) bool { return t.Sets != nil })
 }
 
 func (s *Spec) tool(name string) *Tool {
