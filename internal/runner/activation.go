@@ -95,6 +95,7 @@ func (a *activation) process(ctx context.Context) (v Verdict, err error) {
 // attempt applies the message to the run as it is now. ErrConflict says that it moved on meanwhile.
 func (a *activation) attempt(ctx context.Context) (Verdict, error) {
 	a.entries = nil // they may be of a history that a failover forgot
+	a.state, a.left = nil, false
 	change, v, err := a.consequence(ctx)
 	if err != nil || v != nil {
 		return settled(v), err
