@@ -247,7 +247,11 @@ func TestChart_RunsWorkersAsTheyAreMeantToRun(t *testing.T) {
 		}
 	}
 	doctor := objects["Pod"].(*core.Pod).Spec
-	if diff := cmp.Diff(container.Env, doctor.Containers[0].Env); diff != "" {
+	memory := container.Env[0]
+	if from := memory.ValueFrom; memory.Name != "GOMEMLIMIT" || from == nil || from.ResourceFieldRef == nil || from.ResourceFieldRef.Resource != "limits.memory" {
+		t.Errorf("the first variable of workers is %+v, want the limit of their memory", memory)
+	}
+	if diff := cmp.Diff(container.Env[1:], doctor.Containers[0].Env); diff != "" {
 		t.Errorf("helm test asks another system than the workers work for (-workers +doctor)\n%s", diff)
 	}
 	if diff := cmp.Diff(pod.Volumes, doctor.Volumes); diff != "" {
@@ -261,6 +265,20 @@ func TestChart_RunsWorkersAsTheyAreMeantToRun(t *testing.T) {
 	}
 	if n := len(pod.Volumes[0].ConfigMap.Items); n != 2 {
 		t.Errorf("%d files are mounted, want 2", n)
+	}
+}
+
+// Where the memory is not limited, the garbage collector is not either.
+func TestChart_LimitsTheHeapWhereThePodIsLimited(t *testing.T) {
+	for values, limited := range map[string]bool{"{}": true, "resources: {limits: {memory: null}}": false, "resources: {limits: null}": false, "resources: null": false} {
+		objects, err := render(t, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		env := objects["Deployment"].(*apps.Deployment).Spec.Template.Spec.Containers[0].Env
+		if got := slices.ContainsFunc(env, func(e core.EnvVar) bool { return e.Name == "GOMEMLIMIT" }); got != limited {
+			t.Errorf("%s: the heap is limited: %t, want %t", values, got, limited)
+		}
 	}
 }
 
