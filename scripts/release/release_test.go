@@ -243,6 +243,31 @@ func TestCompare_NamesWhatDiffers(t *testing.T) {
 	}
 }
 
+// Whoever clones the repository gets what people wrote, and no program that was made of it: it would be in every clone for ever.
+func TestSource_HasNoPrograms(t *testing.T) {
+	t.Parallel()
+	needCheckout(t, "../..")
+	const largest = 1 << 20
+	for file := range strings.Lines(git(t, "../..", "ls-files", "--cached")) {
+		file = strings.TrimSpace(file)
+		data, err := os.ReadFile(filepath.Join("../..", file))
+		if errors.Is(err, os.ErrNotExist) {
+			continue // removed, and not committed yet
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(data) > largest {
+			t.Errorf("%s has %d bytes, more than %d", file, len(data), largest)
+		}
+		for _, program := range []string{"\x7fELF", "\xcf\xfa\xed\xfe", "MZ"} {
+			if strings.HasPrefix(string(data), program) {
+				t.Errorf("%s is a program", file)
+			}
+		}
+	}
+}
+
 // repository is a copy of this checkout's files, committed.
 func repository(t *testing.T) string {
 	t.Helper()
