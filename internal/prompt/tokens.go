@@ -12,17 +12,11 @@ import (
 	"agentd/sdk"
 )
 
-// Prose estimates how many tokens a text has, rather too many than too few: 3.2 characters of ASCII are taken for a token, and any
-// other character for one, whatever the model.
-func Prose(text string) int { return estimate(text, proseFifths) }
-
-// JSON is Prose of a text with much punctuation: 2.8 characters of ASCII are a token.
-func JSON(text string) int { return estimate(text, jsonFifths) }
-
-// How many fifths of a character of ASCII are a token.
+// How many fifths of a character of ASCII are estimated to be a token: 3.2 characters of prose, 2.8 of a text with much punctuation.
 const proseFifths, jsonFifths = 16, 14
 
-// estimate takes fifths of a character of ASCII for a token, and any other character for one.
+// estimate is how many tokens a text has, rather too many than too few: some fifths of a character of ASCII are taken for a token, and any
+// other character for one, whatever the model.
 func estimate[T string | []byte](text T, fifths int) int {
 	ascii := asciiIn(text)
 	others := 0
@@ -212,7 +206,7 @@ func countO200k(text string) int {
 		piece := firstPiece(text)
 		count, err := vocabulary().Count(piece)
 		if err != nil {
-			count = JSON(piece)
+			count = estimate(piece, jsonFifths)
 		}
 		n += count
 		text = text[len(piece):]

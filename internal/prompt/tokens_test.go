@@ -11,6 +11,9 @@ import (
 	"agentd/sdk"
 )
 
+// estimated estimates, as for all models whose vocabulary is not known.
+var estimated = prompt.CounterOf(sdk.ModelSpec{Name: "claude-sonnet-4-5"})
+
 func TestCounterOf_CountsWithTheModelsVocabulary(t *testing.T) {
 	t.Parallel()
 	const text = "The quick brown fox jumps over the lazy dog, 12345 times."
@@ -62,7 +65,7 @@ func TestEstimate_HasTwoRatios(t *testing.T) {
 		"": {0, 0}, "a": {1, 1}, strings.Repeat("a", 320): {100, 115}, strings.Repeat("a", 280): {88, 100},
 		"日本語": {3, 3}, "naïve": {3, 3}, "🛫": {1, 1},
 	} {
-		if got := [2]int{prompt.Prose(text), prompt.JSON(text)}; got != want {
+		if got := [2]int{estimated.Prose(text), estimated.JSON(text)}; got != want {
 			t.Errorf("%.10q… of %d bytes: %v tokens of prose and JSON, want %v", text, len(text), got, want)
 		}
 	}
@@ -109,7 +112,7 @@ func TestProse_IsOfCharactersOfASCIIAndOthers(t *testing.T) {
 		for name, of := range map[string]struct {
 			have       int
 			characters float64
-		}{"prose": {prompt.Prose(text), 3.2}, "JSON": {prompt.JSON(text), 2.8}} {
+		}{"prose": {estimated.Prose(text), 3.2}, "JSON": {estimated.JSON(text), 2.8}} {
 			if want := int(math.Ceil(float64(ascii)/of.characters-1e-9)) + others; of.have != want {
 				t.Fatalf("%d tokens of %s, want %d", of.have, name, want)
 			}
@@ -120,6 +123,6 @@ func TestProse_IsOfCharactersOfASCIIAndOthers(t *testing.T) {
 func BenchmarkProse(b *testing.B) {
 	text := strings.Repeat("and so it goes on ", 60)
 	for b.Loop() {
-		prompt.Prose(text)
+		estimated.Prose(text)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"os"
 	"os/exec"
@@ -246,23 +247,36 @@ func TestCompare_NamesWhatDiffers(t *testing.T) {
 // Whoever clones the repository gets what people wrote, and no program that was made of it: it would be in every clone for ever.
 func TestSource_HasNoPrograms(t *testing.T) {
 	t.Parallel()
-	needCheckout(t, "../..")
 	const largest = 1 << 20
-	for file := range strings.Lines(git(t, "../..", "ls-files", "--cached")) {
-		file = strings.TrimSpace(file)
-		data, err := os.ReadFile(filepath.Join("../..", file))
-		if errors.Is(err, os.ErrNotExist) {
-			continue // removed, and not committed yet
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	for file, data := range checkedOut(t, "--cached") {
 		if len(data) > largest {
 			t.Errorf("%s has %d bytes, more than %d", file, len(data), largest)
 		}
 		for _, program := range []string{"\x7fELF", "\xcf\xfa\xed\xfe", "MZ"} {
-			if strings.HasPrefix(string(data), program) {
+			if strings.HasPrefix(data, program) {
 				t.Errorf("%s is a program", file)
+			}
+		}
+	}
+}
+
+// checkedOut are files of this checkout and what they have, those that git ls-files lists when it is asked so.
+func checkedOut(t *testing.T, which ...string) iter.Seq2[string, string] {
+	t.Helper()
+	needCheckout(t, "../..")
+	listed := git(t, "../..", append([]string{"ls-files"}, which...)...)
+	return func(yield func(file, data string) bool) {
+		for file := range strings.Lines(listed) {
+			file = strings.TrimSpace(file)
+			data, err := os.ReadFile(filepath.Join("../..", file))
+			if errors.Is(err, os.ErrNotExist) {
+				continue // removed, and not committed yet
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !yield(file, string(data)) {
+				return
 			}
 		}
 	}
@@ -271,18 +285,9 @@ func TestSource_HasNoPrograms(t *testing.T) {
 // repository is a copy of this checkout's files, committed.
 func repository(t *testing.T) string {
 	t.Helper()
-	needCheckout(t, "../..")
 	dir := emptyRepository(t)
-	for file := range strings.Lines(git(t, "../..", "ls-files", "--cached", "--others", "--exclude-standard")) {
-		file = strings.TrimSpace(file)
-		data, err := os.ReadFile(filepath.Join("../..", file))
-		if errors.Is(err, os.ErrNotExist) {
-			continue // removed, and not committed yet
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		write(t, filepath.Join(dir, file), string(data))
+	for file, data := range checkedOut(t, "--cached", "--others", "--exclude-standard") {
+		write(t, filepath.Join(dir, file), data)
 	}
 	commitAll(t, dir)
 	return dir
