@@ -346,7 +346,7 @@ type Limits struct {
 	Children int `json:"children,omitempty"`
 	// DeadlineMillis bounds the run from its start.
 	DeadlineMillis int64 `json:"deadline_ms,omitempty"`
-	// ModelTimeoutMillis bounds one model call with its retries.
+	// ModelTimeoutMillis bounds one model call with its retries. Each fallback has as long again.
 	ModelTimeoutMillis int64 `json:"model_timeout_ms,omitempty"`
 	// QuestionTimeoutMillis is how long a person has to answer a question or a turn.
 	QuestionTimeoutMillis int64 `json:"question_timeout_ms,omitempty"`

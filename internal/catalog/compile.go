@@ -186,8 +186,25 @@ func parks(spec sdk.ModelSpec) []sdk.Code {
 	return spec.Park
 }
 
+// modelTimeout bounds a call of any of the agent's models: each has as long again as a fallback of it.
 func modelTimeout(spec sdk.AgentSpec) time.Duration {
-	return millis(spec.Limits.ModelTimeoutMillis, sdk.DefaultModelTimeout)
+	most := chained(spec.Model)
+	for _, m := range spec.Plan.Models() {
+		most = max(most, chained(*m)+chained(spec.Model)) // the agent's own stands in for it
+	}
+	if spec.Memory != nil && spec.Memory.Summarizer != nil {
+		most = max(most, chained(*spec.Memory.Summarizer))
+	}
+	return time.Duration(most) * millis(spec.Limits.ModelTimeoutMillis, sdk.DefaultModelTimeout)
+}
+
+// chained is how many models may be asked one after the other: a model, and its fallbacks.
+func chained(m sdk.ModelSpec) int {
+	n := 1
+	for _, f := range m.Fallback {
+		n += chained(f)
+	}
+	return n
 }
 
 func millis(value int64, fallback time.Duration) time.Duration {

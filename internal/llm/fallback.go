@@ -3,8 +3,10 @@ package llm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"agentd/sdk"
 )
@@ -16,8 +18,9 @@ type Alternative struct {
 	On []sdk.Code
 }
 
-// Fallback asks each of the alternatives in order until one answers. The request reaches each as it is. When all that
-// were asked fail, the error lists every failure, and is retryable if any of them is.
+// Fallback asks each of the alternatives in order until one answers. The request reaches each as it is. Of the time until ctx's deadline
+// each has its share, with what those before it have left, so that one that hangs keeps nobody from being asked. When all that were asked
+// fail, the error lists every failure, and is retryable if any of them is.
 func Fallback(alternatives ...Alternative) sdk.Provider {
 	if len(alternatives) == 1 {
 		return alternatives[0].Provider
@@ -32,12 +35,12 @@ func (f fallback) Generate(
 ) (sdk.ModelReply, error) {
 	fragments := &fragments{send: onDelta}
 	var failures []error
-	for _, a := range f {
-		if last := len(failures) - 1; last >= 0 && len(a.On) > 0 && !slices.Contains(a.On, sdk.AsError(failures[last]).Code) {
+	for i, a := range f {
+		if last := len(failures) - 1; last >= 0 && !a.after(sdk.AsError(failures[last]).Code) {
 			continue
 		}
 		fragments.reset()
-		reply, err := a.Generate(ctx, req, fragments.listener())
+		reply, err := a.within(ctx, f[i+1:], req, fragments.listener())
 		if err == nil {
 			return reply, nil
 		}
@@ -50,6 +53,35 @@ func (f fallback) Generate(
 		return sdk.ModelReply{}, failures[0]
 	}
 	return sdk.ModelReply{}, allFailed(failures)
+}
+
+// after reports whether the alternative is asked after a failure with that code.
+func (a *Alternative) after(code sdk.Code) bool { return len(a.On) == 0 || slices.Contains(a.On, code) }
+
+// within asks the alternative for as long as leaves the same time to each of those that are asked if it does not answer.
+func (a *Alternative) within(
+	ctx context.Context, others []Alternative, req sdk.ModelRequest, onDelta func(sdk.Delta),
+) (sdk.ModelReply, error) {
+	next := 0
+	for i := range others {
+		if others[i].after(sdk.CodeUnavailable) {
+			next++
+		}
+	}
+	deadline, bound := ctx.Deadline()
+	if !bound || next == 0 {
+		return a.Generate(ctx, req, onDelta)
+	}
+	share := time.Until(deadline) / time.Duration(next+1)
+	bounded, cancel := context.WithTimeout(ctx, share)
+	defer cancel()
+	reply, err := a.Generate(bounded, req, onDelta)
+	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
+		return sdk.ModelReply{}, &sdk.Error{
+			Code: sdk.CodeUnavailable, Message: fmt.Sprintf("the model did not answer within %s", share.Round(time.Millisecond)), Retryable: true, Cause: err,
+		}
+	}
+	return reply, err
 }
 
 // allFailed has the code of the first failure that may pass, because that is the one to wait for; else of the first that an

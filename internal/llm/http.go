@@ -52,7 +52,7 @@ func (e endpoint) post(ctx context.Context, path string, header http.Header, bod
 	}
 	res, err := e.client.Do(request)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says which request
+		return nil, err // it says which request
 	}
 	if res.StatusCode < http.StatusBadRequest {
 		return res, nil
@@ -72,7 +72,7 @@ func decode(data []byte, into any) error {
 	if _, mistyped := errors.AsType[*json.UnmarshalTypeError](err); mistyped {
 		return nil
 	}
-	return err //nolint:wrapcheck // failure says whose reply it is
+	return err // failure says whose reply it is
 }
 
 // streamError is an error that a server sends as an event of a stream.
@@ -90,7 +90,7 @@ func events(stream io.Reader, handle func(data []byte) (enough bool, err error))
 			return nil // an event that is not closed is not whole
 		}
 		if err != nil {
-			return err //nolint:wrapcheck // failure says whose reply it is
+			return err // failure says whose reply it is
 		}
 		line = bytes.TrimRight(line, "\r\n")
 		if value, isData := bytes.CutPrefix(line, []byte("data:")); isData {

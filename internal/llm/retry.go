@@ -15,8 +15,6 @@ import (
 type RetryOptions struct {
 	// Attempts is how often a model is asked at most, the first included; default 6.
 	Attempts int
-	// AttemptTimeout bounds one attempt, so that a dead connection leaves time for another; default none.
-	AttemptTimeout time.Duration
 	// MaxRetryAfter is the longest wait that a server may ask for; default 1 minute. Who asks for more is not asked again here.
 	MaxRetryAfter time.Duration
 	// Sleep returns nil after d, or ctx's error when that ends first.
@@ -75,7 +73,7 @@ func (r *retrying) Generate(
 	fragments := &fragments{send: onDelta}
 	pauses := map[sdk.Code]*retry.Sequence{}
 	for attempt := 1; ; attempt++ {
-		reply, err := r.attempt(ctx, req, fragments.listener())
+		reply, err := r.provider.Generate(ctx, req, fragments.listener())
 		if err == nil {
 			return reply, nil
 		}
@@ -102,24 +100,6 @@ func (r *retrying) Generate(
 		}
 		fragments.reset()
 	}
-}
-
-func (r *retrying) attempt(
-	ctx context.Context, req sdk.ModelRequest, onDelta func(sdk.Delta),
-) (sdk.ModelReply, error) {
-	if r.AttemptTimeout <= 0 {
-		return r.provider.Generate(ctx, req, onDelta)
-	}
-	bounded, cancel := context.WithTimeout(ctx, r.AttemptTimeout)
-	defer cancel()
-	reply, err := r.provider.Generate(bounded, req, onDelta)
-	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
-		return sdk.ModelReply{}, &sdk.Error{
-			Code: sdk.CodeUnavailable, Message: fmt.Sprintf("the model did not answer within %s", r.AttemptTimeout),
-			Retryable: true, Cause: err,
-		}
-	}
-	return reply, err
 }
 
 // pause is how long to wait after failure: half to all of the interval that the class of error has reached, or what the

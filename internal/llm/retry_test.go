@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"agentd/internal/llm"
@@ -220,23 +221,6 @@ func (f sdkFunc) Generate(c context.Context, r sdk.ModelRequest, d func(sdk.Delt
 	return f(c, r, d)
 }
 
-func TestRetrying_BoundsAnAttempt(t *testing.T) {
-	t.Parallel()
-	clock := &pauses{}
-	options := clock.options()
-	options.AttemptTimeout = time.Millisecond
-	inner := &scripted{steps: []step{{hangs: true}, {reply: "yes"}}}
-	reply, err := llm.Retrying(inner, options).Generate(t.Context(), hello(), nil)
-	if err != nil || reply.Text != "yes" {
-		t.Errorf("got %q, %v", reply.Text, err)
-	}
-	options.Attempts = 1
-	_, err = llm.Retrying(&scripted{steps: []step{{hangs: true}}}, options).Generate(t.Context(), hello(), nil)
-	if e := sdk.AsError(err); e.Code != sdk.CodeUnavailable || !strings.Contains(e.Message, "1ms") {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestRetrying_ResetsFragments(t *testing.T) {
 	t.Parallel()
 	clock := &pauses{}
@@ -270,6 +254,50 @@ func TestFallback_AsksTheNext(t *testing.T) {
 	}
 	if d := cmp.Diff([]sdk.Delta{{Text: "I ca"}, {Reset: true}, {Text: "Yes"}}, got); d != "" {
 		t.Error(d)
+	}
+}
+
+// A model that hangs has its share of the time. What those before have left is for those that are still to be asked.
+func TestFallback_LeavesTimeForTheNext(t *testing.T) {
+	t.Parallel()
+	hangs := func() *scripted { return &scripted{steps: []step{{hangs: true}}} }
+	answers := func() *scripted { return &scripted{steps: []step{{reply: "here"}}} }
+	fails := func() *scripted { return &scripted{steps: []step{{err: errUnavailable}}} }
+	limited := llm.Alternative{Provider: answers(), On: []sdk.Code{sdk.CodeRateLimited}} // not after a silence
+	for name, c := range map[string]struct {
+		chain []llm.Alternative
+		took  time.Duration
+		said  string
+		code  sdk.Code
+	}{
+		"the first of two":               {[]llm.Alternative{{Provider: hangs()}, {Provider: answers()}}, time.Minute, "", ""},
+		"two of three":                   {[]llm.Alternative{{Provider: hangs()}, {Provider: hangs()}, {Provider: answers()}}, 80 * time.Second, "", ""},
+		"the second, with all there is":  {[]llm.Alternative{{Provider: fails()}, {Provider: hangs()}, {Provider: answers()}}, time.Minute, "", ""},
+		"one that nobody is asked after": {[]llm.Alternative{{Provider: hangs()}, limited}, 2 * time.Minute, "context deadline exceeded", sdk.CodeInternal},
+		"all":                            {[]llm.Alternative{{Provider: hangs()}, {Provider: hangs()}}, 2 * time.Minute, "context deadline exceeded", sdk.CodeInternal},
+		"the first, and the last fails": {
+			[]llm.Alternative{{Provider: hangs()}, {Provider: fails()}}, time.Minute,
+			"no model answered: the model did not answer within 1m0s; away", sdk.CodeUnavailable,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+				defer cancel()
+				began := time.Now()
+				reply, err := llm.Fallback(c.chain...).Generate(ctx, hello(), nil)
+				if took := time.Since(began); took != c.took {
+					t.Errorf("it took %s; want %s", took, c.took)
+				}
+				switch {
+				case c.said == "" && (err != nil || reply.Text != "here"):
+					t.Errorf("got %q, %v", reply.Text, err)
+				case c.said != "" && (sdk.AsError(err).Code != c.code || !strings.Contains(err.Error(), c.said)):
+					t.Errorf("got %v; want %s, %s", err, c.code, c.said)
+				}
+			})
+		})
 	}
 }
 

@@ -32,7 +32,7 @@ type Agent struct {
 	ModelName string
 	// MaxTokens is how long the first model's reply may be, where no hook says otherwise, and is told live; 0 is not known.
 	MaxTokens int
-	// ModelTimeout bounds one model call with its retries.
+	// ModelTimeout bounds one model call with its retries and its fallbacks.
 	ModelTimeout time.Duration
 	Definitions  []sdk.ToolDefinition
 	// Selection chooses which of Definitions the model is offered; nil offers all.

@@ -129,7 +129,7 @@ var ofRows = []mutant{
 	{"tokens are not told", around(runs+"fragments.add", "if d.Text == \"\" {\noriginal(d)\n}"), rows{"L36"}},
 	{"a server that failed is not asked again", condition("internal/llm.retrying.Generate", "failure Retryable", "true"), rows{"L39", "L40"}},
 	{"a request that was refused is made again", condition("internal/llm.retrying.Generate", "failure Retryable", "false"), rows{"L39"}},
-	{"one model alone stands in for another", condition("internal/llm.fallback.Generate", "On Contains", "$ && len(failures) < 2"), rows{"L40"}},
+	{"one model alone stands in for another", condition("internal/llm.fallback.Generate", "last after", "$ && len(failures) < 2"), rows{"L40"}},
 
 	// What calls of models are taken for.
 	{"a name that is not a tool's is never looked for", around(core+"Spec.named", "return s.tool(request.Name), Meaning{}"), rows{"L55"}},
@@ -189,7 +189,7 @@ var ofRows = []mutant{
 	{"the history is cut anywhere", around("internal/prompt.Frontier", "return true"), rows{"F30", "T60"}},
 	{"a summary is made of whole results", around("internal/prompt.preview", "return endsOf(c).Head"), rows{"T60"}},
 	{"pauses before a model is asked again do not grow", statement("internal/llm.retrying.pause", "Next", "growing.Next()\ninterval := 500 * time.Millisecond"), rows{"T54"}},
-	{"any failure asks the next model", condition("internal/llm.fallback.Generate", "On Contains", "false"), rows{"T54"}},
+	{"any failure asks the next model", condition("internal/llm.fallback.Generate", "last after", "false"), rows{"T54"}},
 	{"a reply is recovered 50 times", condition("internal/llm.recovering.Generate", "mostRecoveries", "recoveries == 50"), rows{"T55"}},
 	{"a reply is continued once", condition("internal/llm.continuing.Generate", "unfinished", "$ && strings.Count(whole.Text, \"answer\") < 2"), rows{"T55"}},
 	{"calls that a server could not read are asked for again", around("internal/llm.rescued", "return sdk.ModelReply{}, false"), rows{"L58"}},
