@@ -19,7 +19,6 @@ const (
 	CodeUnknownAgent      Code = "unknown_agent"      // the publisher: no worker serves the agent
 	CodeUnknownTool       Code = "unknown_tool"       // the model: no tool of that name
 	CodeUnknownRun        Code = "unknown_run"        // the service: the answer names no run or no call of it
-	CodeMissingContext    Code = "missing_context"    // the operator: a run is resumed that has no state
 	CodeRunExists         Code = "run_exists"         // the publisher: another init already started this subject
 	CodeQuotaExhausted    Code = "quota_exhausted"    // the agent's author: more interactions than the limit
 	CodeDeadline          Code = "deadline_exceeded"  // whoever set the deadline

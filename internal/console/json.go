@@ -35,7 +35,7 @@ func (c *console) data(p page) http.Handler {
 			c.fail(w, q, err)
 			return
 		}
-		c.answerJSON(w, http.StatusOK, v.Data.(readable).forPrograms()) //nolint:forcetypeassert // all pages that are served so are readable
+		c.answerJSON(w, http.StatusOK, v.Data.(readable).forPrograms()) // all pages that are served so are readable
 	})
 }
 

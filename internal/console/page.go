@@ -137,7 +137,7 @@ const (
 func dict(pairs ...any) map[string]any {
 	m := map[string]any{}
 	for i := 0; i+1 < len(pairs); i += 2 {
-		m[pairs[i].(string)] = pairs[i+1] //nolint:forcetypeassert // templates are constant
+		m[pairs[i].(string)] = pairs[i+1] // templates are constant
 	}
 	return m
 }

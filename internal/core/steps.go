@@ -47,9 +47,6 @@ const (
 	PhaseLoop PlanPhase = "loop"
 )
 
-// MaxReplans is how often a plan with failed steps may be replaced, at most.
-const MaxReplans = 5
-
 // Planning is how an agent that plans goes about it.
 type Planning struct {
 	// Replans is how often a plan with failed steps is replaced by another one.

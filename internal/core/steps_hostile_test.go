@@ -16,7 +16,7 @@ func TestPlan_IsNoLargerThanItMayBe(t *testing.T) {
 	r.spec.MaxTurns = 100
 	hostile := strings.Repeat("\x01", 400)
 	texts := func(limit int) string { return strings.Repeat("\"", limit/2) }
-	for plan := range core.MaxReplans + 1 {
+	for plan := range sdk.MaxReplans + 1 {
 		made := core.Planned{By: hostile, Asked: true, Reply: sdk.ModelReply{Units: 1}}
 		for range core.MaxPlanSteps {
 			s := core.PlanStep{Text: texts(core.MaxStepText), Tool: hostile, When: texts(core.MaxStepWhen), Each: texts(core.MaxStepEach)}

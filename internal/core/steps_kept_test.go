@@ -42,7 +42,7 @@ func (r *rig) follow(t *testing.T, steps, done, first int) {
 func planning(t *testing.T) *rig {
 	t.Helper()
 	spec := newSpec(inline("add", false))
-	spec.Planning = &core.Planning{Replans: core.MaxReplans}
+	spec.Planning = &core.Planning{Replans: sdk.MaxReplans}
 	r := newRig(spec)
 	r.must(t, r.deliver("init-1", started("order 7", "hello")))
 	return r

@@ -17,12 +17,10 @@ import (
 // DocumentVersion is the greatest V of documents that this code writes and reads.
 const DocumentVersion = 1
 
-// MaxDocument is how large the JSON of a document is at most, in bytes, MaxText how much text of a run it has, and MaxWaits how many of
-// the things that the run waits for.
+// MaxText is how much text of a run a document has, in bytes, and MaxWaits how many of the things that the run waits for.
 const (
-	MaxDocument = 8 << 10
-	MaxText     = 1 << 10
-	MaxWaits    = 8
+	MaxText  = 1 << 10
+	MaxWaits = 8
 )
 
 // Document is what the index knows of a run. All times are Unix milliseconds; 0 is none.

@@ -14,15 +14,9 @@ import (
 	"agentd/sdk/wire"
 )
 
-// Changed is Run for what has changed: for the init events, and the calls of agents, that were stored since a time, in Unix milliseconds, and
-// the runs that any message was stored for since then. It costs by how many these are, and not by how many runs there are. What belongs to
+// lately is a pass over what has changed: the init events, and the calls of agents, that were stored since a time, in Unix milliseconds,
+// and the runs that any message was stored for since then. It costs by how many these are, and not by how many runs there are. What belongs to
 // no agent, and retention, are left to Run.
-func Changed(ctx context.Context, o Options, since int64) (Report, error) {
-	p := newPass(o)
-	err := p.lately(ctx, since)
-	return p.report, err
-}
-
 func (p *pass) lately(ctx context.Context, since int64) error {
 	p.Everything, p.since, p.seen = false, max(since, 1), map[wire.RunKey]bool{}
 	for _, step := range []func(context.Context) error{p.survey, p.lostRuns, p.lostDelegations, p.toldRuns} {

@@ -147,7 +147,7 @@ func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text stri
 	case wire.MilestoneExhausted:
 		return "exhausted", "the limit of its " + d.Limit
 	case wire.MilestoneFinished:
-		if problem, ok := ProblemIn(d.Type, d.Data); ok {
+		if problem, ok := wire.ProblemIn(d.Type, d.Data); ok {
 			if d.Reason == core.ReasonUndone {
 				return "undone", problem.ErrorMessage
 			}
@@ -233,18 +233,6 @@ func (r *watched) describeSuspended(quiet map[string]bool) (label, text string) 
 
 // Turn stands for a conversation's turn among the names of tools: no tool has a name with a dot.
 const Turn = sdk.TypeConversationTurn
-
-// ProblemIn returns the system error of a terminal event, if it is one.
-func ProblemIn(eventType string, data json.RawMessage) (wire.Problem, bool) {
-	var p wire.Problem
-	if !strings.HasPrefix(eventType, "sys.") || !strings.HasSuffix(eventType, ".error") {
-		return p, false
-	}
-	if err := json.Unmarshal(data, &p); err != nil {
-		p.ErrorMessage = string(data)
-	}
-	return p, true
-}
 
 // describeAsked tells of what a run asks beside its model's calls: a section of the prompt of a service, and for an inline tool
 // something of a person.

@@ -40,8 +40,6 @@ type Progress struct {
 	mu     sync.Mutex
 	status status
 	runs   map[string]*watched
-	// last is when the last live event came.
-	last time.Time
 }
 
 // watched is what must be known of a run to show its next milestone.
@@ -100,18 +98,10 @@ func (p *Progress) Seen(run string) bool {
 	return p.run(run).rev > 0
 }
 
-// LastEvent is when the last live event came; zero when none did.
-func (p *Progress) LastEvent() time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.last
-}
-
 // Show prints a live event, unless it was shown before.
 func (p *Progress) Show(l wire.Live) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.last = time.Now()
 	if l.Ephemeral {
 		if p.Columns != nil && !p.JSON && !p.Many {
 			p.status.show(p, l)

@@ -70,7 +70,7 @@ const Refused core.Status = "refused"
 // RefusedRow is the row of a run that never began, by the event that says so: the end of a run that began says why it ended.
 // agent is a subject token, at in Unix milliseconds.
 func RefusedRow(agent string, end wire.Event, at int64) (RunRow, bool) {
-	problem, failed := ProblemIn(end.Type, end.Data)
+	problem, failed := wire.ProblemIn(end.Type, end.Data)
 	_, began := end.Extensions[wire.TerminationReason]
 	row := RunRow{Run: end.Subject, Agent: agent, Status: Refused, Updated: at}
 	if failed {

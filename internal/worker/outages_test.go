@@ -389,3 +389,9 @@ func TestOutages_TheRightToAskIsAskedForAgain(t *testing.T) {
 		t.Errorf("it tries again after %s, want %s", until.Sub(began), firstProbe)
 	}
 }
+
+func (o *outages) absence(key string) absence {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.away[key]
+}

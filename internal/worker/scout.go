@@ -101,12 +101,6 @@ func (o *outages) beforeLooking(key string, s *scouting) absence {
 	return o.away[key]
 }
 
-func (o *outages) absence(key string) absence {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.away[key]
-}
-
 // ends reports whether none of the runs waits that were parked here, now that nobody was found, and has it that nobody sends any then.
 func (o *outages) ends(key string, s *scouting) bool {
 	o.mu.Lock()

@@ -76,7 +76,7 @@ func specOf(file string) *core.Spec {
 		s.Tools = append(s.Tools, service("cancel_booking"))
 		s.Undo = map[string]core.UndoTool{"book": {Tool: "cancel_booking"}}
 	case "plan_lists":
-		s.Planning = &core.Planning{Replans: core.MaxReplans}
+		s.Planning = &core.Planning{Replans: sdk.MaxReplans}
 	case "plan":
 		s.Planning = &core.Planning{Replans: 1}
 	case "no_tool_call":

@@ -20,7 +20,7 @@ func (s *simulation) choosing(a *runner.Agent) {
 		a.Definitions = append(a.Definitions, sdk.ToolDefinition{Name: t.Name})
 	}
 	a.Core.Selects = true
-	a.Model.(*model).chooses = true //nolint:forcetypeassert // every agent's is
+	a.Model.(*model).chooses = true // every agent's is
 	none := func(string) bool { return false }
 	some := func() core.Offered {
 		o := core.Offered{By: sdk.SelectedByEmbeddings}

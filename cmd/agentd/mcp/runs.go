@@ -138,7 +138,7 @@ func (m *mcpRuns) state(ctx context.Context, agent, subject, handle string) mcp.
 
 func ended(handle, eventType string, data json.RawMessage) mcp.RunState {
 	state := mcp.RunState{Run: handle, Status: string(core.StatusDone)}
-	if problem, failed := show.ProblemIn(eventType, data); failed {
+	if problem, failed := wire.ProblemIn(eventType, data); failed {
 		state.Problem = &sdk.Error{Code: problem.Code, Message: problem.ErrorMessage, Faults: problem.Faults}
 		return state
 	}

@@ -52,11 +52,13 @@ func showRun(ctx context.Context, a *cli.App, c *cli.Client, store runner.Store,
 		if !call.ToService {
 			continue
 		}
-		// Who may not see whether somebody serves it, or cannot, is told of the call alone.
-		_ = c.Permitted(ctx, func(ctx context.Context) (err error) {
+		err := c.Permitted(ctx, func(ctx context.Context) (err error) {
 			call.Unserved, err = c.Unserved(ctx, call.Domain, call.Type)
 			return err
 		})
+		if err != nil && !cli.NotPermitted(err) { // who may not see whether somebody serves it is told of the call alone
+			return err
+		}
 	}
 	return printDetails(a, d)
 }

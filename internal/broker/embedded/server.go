@@ -163,15 +163,6 @@ func (s *Server) URL() string { return s.ns.ClientURL() }
 // Dir is the data folder.
 func (s *Server) Dir() string { return s.dir }
 
-// Healthy returns nil, or what is wrong: since 2.14 an I/O error freezes a stream until the server is restarted.
-func (s *Server) Healthy() error {
-	h := s.ns.Healthz(&server.HealthzOptions{})
-	if h.Error != "" {
-		return fmt.Errorf("embedded NATS server: %s", h.Error)
-	}
-	return nil
-}
-
 // Close stops the server and releases its folder. It may be repeated.
 func (s *Server) Close() error {
 	var err error

@@ -52,8 +52,8 @@ func TestServer_RefusesASecondOnItsFolder(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	third := startServer(t, Options{Dir: s.Dir()})
-	if err := third.Healthy(); err != nil {
+	third := startServer(t, Options{Dir: s.Dir(), Listen: true})
+	if _, err := connect(t, third.URL()).Request("$JS.API.INFO", nil, startTimeout); err != nil {
 		t.Error(err)
 	}
 }

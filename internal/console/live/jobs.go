@@ -17,7 +17,7 @@ type jobs struct {
 	store  state.Store
 	logger *slog.Logger
 
-	ctx      context.Context //nolint:containedctx // it is that of all jobs that are carried out, and ends with the console
+	ctx      context.Context // it is that of all jobs that are carried out, and ends with the console
 	stop     context.CancelFunc
 	carrying sync.WaitGroup
 

@@ -347,3 +347,8 @@ func TestCounts_OfSpecsReadTheRunsUnderWayAlone(t *testing.T) {
 		t.Errorf("they are counted by %q; want %q", got, want)
 	}
 }
+
+// itemOf is the item of a document that is not in a stream.
+func itemOf(d *index.Document, sequence uint64) Item {
+	return Item{Token: wire.NewRunKey(d.Run).Token, Document: d, Sequence: sequence, At: d.Changed}
+}

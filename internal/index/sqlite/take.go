@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"agentd/internal/index"
-	"agentd/sdk/wire"
 )
 
 // Item is a document, or that there is none any more, at its place in the stream.
@@ -152,9 +151,4 @@ func (w *writer) item(i *Item) bool {
 		}
 	}
 	return true
-}
-
-// Item is the item of a document that is not in a stream.
-func itemOf(d *index.Document, sequence uint64) Item {
-	return Item{Token: wire.NewRunKey(d.Run).Token, Document: d, Sequence: sequence, At: d.Changed}
 }

@@ -117,7 +117,7 @@ func TestArchive_MaliceIsRefused(t *testing.T) {
 }
 
 // TestArchive_BombIsNotInflated further than any archive: it is not parallel, so that what is allocated is for it.
-func TestArchive_BombIsNotInflated(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
+func TestArchive_BombIsNotInflated(t *testing.T) { // it counts what the process allocates
 	bomb := sealedAs(t, make([]byte, 4*maxContent))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -110,8 +111,11 @@ func (c *Client) Unknown(ctx context.Context, run string) error {
 	for i := range c.Config.Agents {
 		agent := c.Config.Agents[i].Name
 		event, err := c.LastEnd(ctx, agent, wire.NewRunKey(run))
+		if errors.Is(err, broker.ErrNotStored) || NotPermitted(err) {
+			continue
+		}
 		if err != nil {
-			continue // it has none, or this user may not look
+			return fmt.Errorf("look for the end of run %q: %w", run, err)
 		}
 		if problem := Refused(agent, event); problem != nil {
 			return sdk.Errorf(sdk.CodeUnknownRun, "%s", problem.Message)
@@ -128,7 +132,7 @@ func Refused(agent string, end wire.Event) *sdk.Error {
 	if _, refused := show.RefusedRow(agent, end, 0); !refused {
 		return nil
 	}
-	problem, _ := show.ProblemIn(end.Type, end.Data)
+	problem, _ := wire.ProblemIn(end.Type, end.Data)
 	err := sdk.Errorf(problem.Code, "run %q never began; its init event was refused: %s: %s", end.Subject, problem.Code, problem.ErrorMessage)
 	err.Faults = problem.Faults
 	return err
@@ -142,7 +146,10 @@ func (c *Client) neverOrLost(ctx context.Context, run string) error {
 		armed, err = c.SubjectsUnder(ctx, broker.ZoneTimer, timer)
 		return err
 	})
-	if err == nil && len(armed) > 0 { // else it never was, or this user may not look
+	if err != nil && !NotPermitted(err) {
+		return fmt.Errorf("look for the timer of run %q: %w", run, err)
+	}
+	if len(armed) > 0 {
 		return sdk.Errorf(sdk.CodeUnknownRun,
 			"the journal of run %q is lost: the run had begun, and nobody can go on with it; restore the store of runs, or end such runs: agentd reconcile", run)
 	}

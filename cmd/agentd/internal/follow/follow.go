@@ -197,7 +197,7 @@ type runResult struct {
 // printResult prints the data of a terminal event, or fails with its error.
 func printResult(a *cli.App, run Run, event wire.Event) error {
 	r := runResult{Run: run.Subject, Agent: run.Agent, Type: event.Type, Data: event.Data, Units: event.ExecutionUnits}
-	problem, failed := show.ProblemIn(event.Type, event.Data)
+	problem, failed := wire.ProblemIn(event.Type, event.Data)
 	if failed && a.Output == cli.OutputText {
 		fmt.Fprintf(a.Err, "agentd: run %s ended with an error: %s: %s\n", show.Line(run.Subject, show.LineMax), problem.Code, show.Visible(problem.ErrorMessage, true))
 		cli.PrintFaults(a.Err, problem.Faults)
