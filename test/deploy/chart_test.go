@@ -283,25 +283,31 @@ func TestChart_LimitsTheHeapWhereThePodIsLimited(t *testing.T) {
 }
 
 func TestChart_ScalesByTheConsumersThatWorkersRead(t *testing.T) {
-	objects, err := render(t, everything)
-	if err != nil {
-		t.Fatal(err)
-	}
 	subjects, err := wire.NewSubjects("acme")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var want, got []string
-	for _, ref := range broker.AgentConsumers("travel.desk") {
-		want = append(want, fmt.Sprintf("%s/%s", broker.StreamName(subjects, ref.Zone), ref.Name))
-	}
-	for _, trigger := range objects["ScaledObject"].(*scaledObject).Spec.Triggers {
-		got = append(got, trigger.Metadata["stream"]+"/"+trigger.Metadata["consumer"])
-	}
-	slices.Sort(want)
-	slices.Sort(got)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
+	for _, partitions := range []int{1, 4} {
+		layout, err := broker.NewLayout(partitions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, err := render(t, fmt.Sprintf("keda: {enabled: true, agents: [travel.desk], root: acme, partitions: %d}", partitions))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want, got []string
+		for _, ref := range layout.Consumers(broker.AgentConsumers("travel.desk")...) {
+			want = append(want, fmt.Sprintf("%s/%s", broker.StreamName(subjects, ref.Zone), ref.Name))
+		}
+		for _, trigger := range objects["ScaledObject"].(*scaledObject).Spec.Triggers {
+			got = append(got, trigger.Metadata["stream"]+"/"+trigger.Metadata["consumer"])
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%d partitions (-want +got)\n%s", partitions, diff)
+		}
 	}
 }
 
