@@ -103,7 +103,11 @@ func (e *Error) Is(target error) bool {
 
 // AsError returns err as an Error. What is not one becomes CodeInternal with a message that leaks nothing.
 func AsError(err error) *Error {
-	if e, ok := errors.AsType[*Error](err); ok {
+	e, ok := errors.AsType[*Error](err)
+	if ok && e == nil {
+		err = errors.New("a nil *sdk.Error was returned as an error")
+	}
+	if e != nil {
 		return e
 	}
 	return &Error{Code: CodeInternal, Message: "internal error", Cause: err}

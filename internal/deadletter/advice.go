@@ -18,6 +18,14 @@ var advice = map[sdk.Code]string{
 	sdk.CodeContractViolation: "A person's answer does not fit its contract. The run still waits, and they can answer again. Drop it.",
 	sdk.CodeDecisionRefused: "A decision that does not count: too late, by somebody who may not decide, or about other arguments. If\n" +
 		"the request is still open, somebody who may decide can do so. Drop it.",
+	sdk.CodeMessageRefused: "A message that the run does not take: it is done, takes none while it works, or too many wait; or tags beyond\n" +
+		"16. See agentd runs show RUN; send it again if it still holds. Drop it.",
+	sdk.CodePermissionDenied: "Whoever asked may not: the run is somebody else's, or it takes an operator. Somebody who may can do it. Drop it.",
+	sdk.CodeIdentityRequired: "The agent has to know who decides or steers, and its sender was nobody in particular. Connect as a user of\n" +
+		"the broker and do it again. Drop it.",
+	sdk.CodeRetryRefused:  "The run cannot be retried: it has not ended, or completed, or its history is gone. Start another run. Drop it.",
+	sdk.CodeUndoRefused:   "Nothing of the run can be undone, or not what was named. See agentd runs show RUN. Drop it.",
+	sdk.CodeCancelRefused: "A request, a question or a turn cannot be cancelled by itself: decide or answer it, or cancel the run. Drop it.",
 	sdk.CodeConflict: "Two histories claim one event, as after a store was rolled back. The event that is there stands, this one\n" +
 		"was never published. Compare them, find out what the store lost (agentd audit verify), then drop it.",
 	sdk.CodePoison: "Workers died over this message again and again, so its run has ended with an error. Look into their logs,\n" +

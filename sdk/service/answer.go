@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -14,10 +15,15 @@ import (
 	"agentd/sdk"
 )
 
-// response is the event that answers a call: with what the handler returned, or with an error.
-func (s *serving) response(c Call, answer Answer, err error) wire.Event {
+// response is the event that answers a call: with what the handler returned, or with an error. What it returned may have code of its own,
+// which says how it is written.
+func (s *serving) response(c Call, answer Answer, err error) (event wire.Event) {
+	defer func() {
+		if p := recover(); p != nil {
+			event = s.failure(c, fmt.Errorf("the handler's answer panicked: %v\n%s", p, debug.Stack()))
+		}
+	}()
 	if err == nil {
-		var event wire.Event
 		if event, err = s.success(c, answer); err == nil {
 			return event
 		}

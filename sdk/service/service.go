@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -128,6 +129,9 @@ func Handle[In, Out any](s *Service, h func(ctx context.Context, call Call, in I
 				return Answer{}, fmt.Errorf("decode the data of a call into %T: %w", in, err)
 			}
 			out, err := h(ctx, call, in)
+			if e, ok := errors.AsType[*sdk.Error](err); ok && e == nil {
+				err = nil // a *sdk.Error that is nil, returned as an error
+			}
 			if err != nil {
 				return Answer{}, err
 			}

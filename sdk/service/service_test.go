@@ -164,9 +164,26 @@ func TestService_ServesEveryVersion(t *testing.T) {
 	}
 }
 
+const secret = "password of the database"
+
+type explosive struct{}
+
+func (explosive) MarshalJSON() ([]byte, error) { panic(secret) }
+
+func TestService_ANilErrorIsNone(t *testing.T) {
+	t.Parallel()
+	fails := func() *sdk.Error { return nil }
+	s := weather(t, func(context.Context, Call, place) (any, error) { return forecast{Text: "sunny"}, fails() })
+	w := start(t, s)
+	w.run(Server{}, s)
+	var got forecast
+	if err := json.Unmarshal(w.answer(w.call(s, `{"city":"Bern"}`)).Data, &got); err != nil || got.Text != "sunny" {
+		t.Errorf("got %q, %v", got.Text, err)
+	}
+}
+
 func TestService_MapsErrors(t *testing.T) {
 	t.Parallel()
-	const secret = "password of the database"
 	full := &sdk.Error{
 		Code: sdk.CodeRateLimited, Message: "too many forecasts", Retryable: true, Cause: errors.New(secret),
 		Faults: []sdk.Fault{{Path: "$.city", Expected: "a Swiss city"}},
@@ -216,6 +233,10 @@ func TestService_MapsErrors(t *testing.T) {
 		"answer without JSON": {
 			handler: func(context.Context) (any, error) { return map[string]any{"text": "", "n": math.NaN()}, nil }, want: internal,
 			logged: "encode the answer",
+		},
+		"answer whose JSON panics": {
+			handler: func(context.Context) (any, error) { return map[string]any{"text": explosive{}}, nil }, want: internal,
+			logged: "answer panicked: " + secret,
 		},
 		"answer of an unknown type": {
 			handler: func(context.Context) (any, error) { return Answer{Type: "weather.report"}, nil }, want: internal,
