@@ -89,7 +89,10 @@ func TestBulk_IsCountedConfirmedAndSaysWhatWasLeftAlone(t *testing.T) {
 	b.post(http.StatusConflict, to+"/begin", url.Values{"number": {"3"}})
 	b.post(http.StatusConflict, to+"/stop", nil)
 	contains(t, b.get(http.StatusOK, "/bulk"), "Cancel them", "finished", "proposed", "anna")
-	b.get(http.StatusNotFound, "/bulk/nothing")
+	for _, id := range []string{"nothing", strings.Repeat("a", 4200), "%00", "a.b", "%2e%2e"} {
+		b.get(http.StatusNotFound, "/bulk/"+id)
+	}
+	b.get(http.StatusOK, "/bulk")
 }
 
 // begin starts a run, and waits until it waits for somebody.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -256,8 +257,10 @@ func TestClient_SaysWhatIsWrongWithARequest(t *testing.T) {
 	if _, err := c.Status(t.Context(), client.Run{Agent: "clerk", Name: "nobody's"}); !errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
 		t.Errorf("the status of a run that is not there: %v", err)
 	}
-	if _, err := c.Status(t.Context(), client.Run{Agent: "nobody", Name: "x"}); !errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
-		t.Errorf("an agent that nobody serves: %v", err)
+	for _, agent := range []string{strings.Repeat("a", 4200), "nobody"} { // longer subjects end the connection
+		if _, err := c.Status(t.Context(), client.Run{Agent: agent, Name: "x"}); !errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
+			t.Errorf("an agent that nobody serves: %v", err)
+		}
 	}
 	if _, err := c.Answer(t.Context(), run, "c1-0-x", client.Reply{Text: "Yes"}); !errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
 		t.Errorf("an answer to nothing: %v", err)

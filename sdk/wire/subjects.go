@@ -48,10 +48,13 @@ func isToken(t string) bool {
 	return 1 <= len(t) && len(t) <= 128
 }
 
+// longestName is how many characters a name has at most.
+const longestName = 128
+
 // CheckName reports whether name (of an agent, an event type or a domain) can be mapped to a subject token: letters,
 // digits, "_", "-" and single dots, at most 128 characters.
 func CheckName(name string) error {
-	if len(name) > 128 || !namePattern.MatchString(name) {
+	if len(name) > longestName || !namePattern.MatchString(name) {
 		return sdk.Errorf(sdk.CodeConfig, "name %q: want letters, digits, \"_\", \"-\" and single dots, at most 128 characters", name)
 	}
 	return nil
@@ -75,8 +78,14 @@ func CheckDomain(name string) error {
 }
 
 // NameToken maps a name to its subject token: dots become underscores. Names that collide are refused where they are
-// loaded; an empty domain is LocalDomain.
-func NameToken(name string) string { return strings.ReplaceAll(name, ".", "_") }
+// loaded; an empty domain is LocalDomain. What is too long to be a name has a token that no name has: a server closes the connection of
+// whoever sends it a subject of some thousand characters.
+func NameToken(name string) string {
+	if len(name) > longestName {
+		return "-" + NewRunKey(name).Token
+	}
+	return strings.ReplaceAll(name, ".", "_")
+}
 
 // DomainToken is NameToken, with LocalDomain for the empty domain.
 func DomainToken(domain string) string {

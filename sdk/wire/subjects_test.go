@@ -180,3 +180,15 @@ func FuzzParseSubject(f *testing.F) {
 		}
 	})
 }
+
+// Whatever somebody calls an agent, no subject is longer than servers take, and no agent is called so.
+func TestNameToken_OfWhatIsTooLong(t *testing.T) {
+	t.Parallel()
+	longest, other := NameToken(strings.Repeat("a", 128)), NameToken(strings.Repeat("a", 129))
+	if len(longest) != 128 || other == longest || other == NameToken(strings.Repeat("a", 130)) {
+		t.Errorf("tokens: %s, %s", longest, other)
+	}
+	if token := NameToken(strings.Repeat("a", 5000)); !isToken(token) || CheckName(token) == nil {
+		t.Errorf("the token of a name that is too long is %q", token)
+	}
+}

@@ -3,6 +3,10 @@ package main
 // ofServers are about servers that are killed, frozen, cut off, made anew or set back, and about how much is asked of them.
 var ofServers = []mutant{
 	{"who stops a beat does not hear that it panicked", statement("internal/broker.pulse.end", "panicked", "p.beating = false"), test{"internal/broker", "TestBeat_PanicReachesWhoStopsIt"}},
+	{"a name of any length is part of a subject", condition("sdk/wire.NameToken", "longestName", "false"), test{"sdk/client", "TestClient_SaysWhatIsWrongWithARequest"}},
+	{"what is asked for as a job is looked up whatever it is", condition("internal/bulk.Bulk.Get", "MatchString", "true"), test{"internal/console", "TestBulk_IsCountedConfirmedAndSaysWhatWasLeftAlone"}},
+	{"an answer that panics is not answered", condition("sdk/service.serving.response", "p -event", "false"), test{"sdk/service", "TestService_MapsErrors/answer_whose_JSON_panics"}},
+	{"a nil error of a handler is an error", condition("sdk/service.Handle", "e ok", "false"), test{"sdk/service", "TestService_ANilErrorIsNone"}},
 	{"a call is handled in a new goroutine", around("sdk/service.hands.do", "go h.work(f)"), test{"sdk/service", "TestHands_TakeOneCallAfterTheOther"}},
 	{"a delivery is extended once", statement("internal/broker.pulse.end", "Reset every", ""), test{"internal/broker", "TestBeat_GoesOnUntilItIsStoppedOrWantsNoMore"}},
 	{"a delivery is extended while it is settled", around("internal/broker.pulse.stop", "p.mu.Lock()\ndefer p.mu.Unlock()\np.stopped = true\np.timer.Stop()"), test{"internal/broker", "TestBeat_StopWaitsForTheOneUnderWay"}},
