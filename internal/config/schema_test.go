@@ -213,6 +213,15 @@ func TestSchema_Defaults(t *testing.T) {
 	}
 }
 
+// quoted is texts as a page shows them.
+func quoted(texts ...string) string {
+	var all []string
+	for _, text := range texts {
+		all = append(all, "`"+text+"`")
+	}
+	return strings.Join(all, ", ")
+}
+
 // docs/agentd_yaml.md is the schema, written for people.
 func TestSchema_IsDocumented(t *testing.T) {
 	t.Parallel()
@@ -234,12 +243,15 @@ func TestSchema_IsDocumented(t *testing.T) {
 			value = strings.Join(types, " or ")
 		}
 		value = strings.NewReplacer("array", "list", "object", "mapping", "string", "text").Replace(value)
-		if choices := k.form.get("enum").Texts(); len(choices) > 0 {
-			value = "`" + strings.Join(choices, "`, `") + "`"
+		if choices := quoted(k.form.get("enum").Texts()...); choices != "" {
+			value = choices
 		}
-		fallback := k.form.get("default").Text()
-		if fallback != "" {
-			fallback = "`" + fallback + "`"
+		if choices := quoted(k.form.get("items").Get("enum").Texts()...); choices != "" {
+			value += " of " + choices
+		}
+		fallback := quoted(k.form.get("default").Texts()...)
+		if text := k.form.get("default").Text(); text != "" {
+			fallback = quoted(text)
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.path, value, fallback, k.form.get("description").Text())
 		if !k.form.get("description").Present() {
