@@ -322,6 +322,15 @@ type GrantRecord struct {
 	Expires int64 `json:"expires,omitempty"`
 }
 
+// KeptGrant is a grant, and what became of it.
+type KeptGrant struct {
+	GrantRecord
+	// Used is how many calls were made under it.
+	Used int `json:"used"`
+	// Spent says that it allows nothing more: its uses or its time are over.
+	Spent bool `json:"spent"`
+}
+
 // Consent is what the grant says that people have allowed.
 func (g *GrantRecord) Consent() Consent {
 	return Consent{Scope: g.Scope, By: g.By, Signed: g.Signed, Domains: g.Domains}

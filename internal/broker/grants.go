@@ -157,8 +157,8 @@ func (g Grants) Revoke(ctx context.Context, principal, agent, tool, id string) (
 	return found, err
 }
 
-// List returns all grants.
-func (g Grants) List(ctx context.Context) ([]sdk.GrantRecord, error) {
+// List returns all grants, by principal, agent and tool.
+func (g Grants) List(ctx context.Context) ([]sdk.KeptGrant, error) {
 	kv, err := g.bucket(ctx)
 	if err != nil {
 		return nil, err
@@ -171,17 +171,18 @@ func (g Grants) List(ctx context.Context) ([]sdk.GrantRecord, error) {
 		return nil, fmt.Errorf("list grants: %w", err)
 	}
 	slices.Sort(keys)
-	var records []sdk.GrantRecord
+	var kept []sdk.KeptGrant
 	for _, key := range keys {
 		h, _, err := read(ctx, kv, key)
 		if err != nil {
 			return nil, err
 		}
-		for _, k := range h.Grants {
-			records = append(records, k.GrantRecord)
+		for i := range h.Grants {
+			k := &h.Grants[i]
+			kept = append(kept, sdk.KeptGrant{GrantRecord: k.GrantRecord, Used: k.Used, Spent: k.spent(g.conn.Now())})
 		}
 	}
-	return records, nil
+	return kept, nil
 }
 
 func (g Grants) bucket(ctx context.Context) (jetstream.KeyValue, error) {

@@ -276,7 +276,8 @@ func TestFallback_LeavesTimeForTheNext(t *testing.T) {
 		"one that nobody is asked after": {[]llm.Alternative{{Provider: hangs()}, limited}, 2 * time.Minute, "context deadline exceeded", sdk.CodeInternal},
 		"all":                            {[]llm.Alternative{{Provider: hangs()}, {Provider: hangs()}}, 2 * time.Minute, "context deadline exceeded", sdk.CodeInternal},
 		"the first, and the last fails": {
-			[]llm.Alternative{{Provider: hangs()}, {Provider: fails()}}, time.Minute,
+			[]llm.Alternative{{Provider: hangs()}, {Provider: fails()}},
+			time.Minute,
 			"no model answered: the model did not answer within 1m0s; away", sdk.CodeUnavailable,
 		},
 	} {

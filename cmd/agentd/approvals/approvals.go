@@ -53,7 +53,7 @@ func Command(a *cli.App) *cobra.Command {
 	cmd.AddCommand(
 		listCommand(a, &f), showCommand(a, &f), approveCommand(a, &f), denyCommand(a, &f), editCommand(a, &f),
 		askCommand(a, &f), giveCommand(a, &f), answerCommand(a, &f), watchCommand(a, &f),
-		serveCommand(a, &f), logCommand(a),
+		serveCommand(a, &f), logCommand(a), grantsCommand(a), revokeCommand(a),
 	)
 	return cmd
 }

@@ -1,0 +1,35 @@
+package show
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"agentd/internal/requests"
+	"agentd/sdk"
+)
+
+// Grants writes a line for each grant that is wider than a run.
+func Grants(w io.Writer, grants []sdk.KeptGrant, columns int) error {
+	if len(grants) == 0 {
+		_, err := fmt.Fprintln(w, "nothing is allowed beyond single runs")
+		return err
+	}
+	var t table
+	t.row("ID", "AGE", "PRINCIPAL", "AGENT", "TOOL", "ALLOWED BY", "CALLS", "EXPIRES IN")
+	for i := range grants {
+		g := &grants[i]
+		calls := strconv.Itoa(g.Used)
+		if g.Uses > 0 {
+			calls += " of " + strconv.Itoa(g.Uses)
+		}
+		expires := until(g.Expires)
+		if g.Spent {
+			expires = "over"
+		}
+		t.row(requests.ShortID(g.ID), since(g.At), Line(g.Principal, 24), Line(g.Agent, 24), Line(g.Tool, 28),
+			Line(strings.Join(g.By, ", "), 24), calls, expires)
+	}
+	return t.write(w, "", columns)
+}
