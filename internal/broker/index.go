@@ -30,8 +30,8 @@ type IndexedRun struct {
 	At       int64
 }
 
-// withdrawnFor is how long it is said that a document is withdrawn: whoever has not read for longer reads the index from the beginning.
-const withdrawnFor = 7 * day
+// WithdrawnFor is how long it is said that a document is withdrawn: whoever has not read for longer reads the index from the beginning.
+const WithdrawnFor = 7 * day
 
 func (c *Conn) indexFilter(partition string) string {
 	return c.subjects.Index(wire.RunKey{Partition: partition, Token: "*"})
@@ -47,7 +47,7 @@ func (c *Conn) PublishIndexed(i IndexedRun) error {
 	m.Data = i.Data
 	m.Header.Set(headerRevision, strconv.FormatUint(i.Revision, 10))
 	if len(i.Data) == 0 {
-		m.Header.Set(jetstream.MsgTTLHeader, withdrawnFor.String())
+		m.Header.Set(jetstream.MsgTTLHeader, WithdrawnFor.String())
 	}
 	if err := c.nc.PublishMsg(m); err != nil {
 		return fmt.Errorf("publish the index document of run %s: %w", i.Run, err)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"agentd/internal/days"
 	"agentd/sdk/wire"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -36,7 +37,7 @@ const (
 const shortestDuplicates = 100 * time.Millisecond
 
 const (
-	day         = 24 * time.Hour
+	day         = days.Day
 	margin      = 7 * day
 	firedTTL    = 7 * day
 	deadLetters = 90 * day

@@ -13,15 +13,8 @@ import (
 // Repair carries out again what a run waits for, from its journal as it is now. agent is the token of the run's agent. It
 // is for what got lost outside and no message of the run would bring back; repeating it is harmless.
 func (r *Runner) Repair(ctx context.Context, agent string, run wire.RunKey) error {
-	m := Message{Address: wire.Address{Agent: agent, Run: run}}
-	a := &activation{Runner: r, msg: &m, key: run, owner: r.Env.Random()}
-	if err := a.loadHead(ctx); err != nil {
-		return err
-	}
-	if a.head.Status == "" || a.foreign() {
-		return fmt.Errorf("run %s of agent %s: %w", run, agent, ErrNotFound)
-	}
-	if err := a.findAgent(ctx); err != nil {
+	a, err := r.taken(ctx, agent, run)
+	if err != nil {
 		return err
 	}
 	v, err := a.repeat(ctx)
@@ -35,21 +28,11 @@ func (r *Runner) Repair(ctx context.Context, agent string, run wire.RunKey) erro
 // broker has forgotten the end of its streams, and nobody knows which of it. Calls that the journal has closed are left out. Repeating it is
 // harmless.
 func (r *Runner) RepairSince(ctx context.Context, agent string, run wire.RunKey, since int64) error {
-	m := Message{Address: wire.Address{Agent: agent, Run: run}}
-	a := &activation{Runner: r, msg: &m, key: run, owner: r.Env.Random()}
-	if err := a.loadHead(ctx); err != nil {
+	a, err := r.taken(ctx, agent, run)
+	if err != nil {
 		return err
 	}
-	if a.head.Status == "" || a.foreign() {
-		return fmt.Errorf("run %s of agent %s: %w", run, agent, ErrNotFound)
-	}
-	if err := a.findAgent(ctx); err != nil {
-		return err
-	}
-	if err := r.Store.Barrier(ctx, run, a.at.Version); err != nil {
-		return fmt.Errorf("confirm run %s: %w", run, err)
-	}
-	entries, err := a.durable(ctx)
+	entries, err := a.confirmed(ctx)
 	if err != nil {
 		return err
 	}
@@ -93,18 +76,11 @@ func endOf(entries []*core.Entry, generation string) (*core.Entry, error) {
 
 // RepairEnd publishes the terminal event of a generation again that another one followed. Repeating it is harmless.
 func (r *Runner) RepairEnd(ctx context.Context, agent string, run wire.RunKey, generation string) error {
-	m := Message{Address: wire.Address{Agent: agent, Run: run}}
-	a := &activation{Runner: r, msg: &m, key: run, owner: r.Env.Random()}
-	if err := a.loadHead(ctx); err != nil {
+	a, err := r.taken(ctx, agent, run)
+	if err != nil {
 		return err
 	}
-	if err := a.findAgent(ctx); err != nil {
-		return err
-	}
-	if err := r.Store.Barrier(ctx, run, a.at.Version); err != nil {
-		return fmt.Errorf("confirm run %s: %w", run, err)
-	}
-	entries, err := a.durable(ctx)
+	entries, err := a.confirmed(ctx)
 	if err != nil {
 		return err
 	}
@@ -113,6 +89,27 @@ func (r *Runner) RepairEnd(ctx context.Context, agent string, run wire.RunKey, g
 		return err
 	}
 	return a.carryOutAgain(ctx, end, []core.Effect{{Kind: core.EffectTerminal}})
+}
+
+// taken is an activation for what no message asks of a run. ErrNotFound is that the agent has no such run.
+func (r *Runner) taken(ctx context.Context, agent string, run wire.RunKey) (*activation, error) {
+	m := Message{Address: wire.Address{Agent: agent, Run: run}}
+	a := &activation{Runner: r, msg: &m, key: run, owner: r.Env.Random()}
+	if err := a.loadHead(ctx); err != nil {
+		return nil, err
+	}
+	if a.head.Status == "" || a.foreign() {
+		return nil, fmt.Errorf("run %s of agent %s: %w", run, agent, ErrNotFound)
+	}
+	return a, a.findAgent(ctx)
+}
+
+// confirmed are the run's entries, when the store has confirmed the last of them.
+func (a *activation) confirmed(ctx context.Context) ([]*core.Entry, error) {
+	if err := a.Store.Barrier(ctx, a.key, a.at.Version); err != nil {
+		return nil, fmt.Errorf("confirm run %s: %w", a.key, err)
+	}
+	return a.durable(ctx)
 }
 
 // Restart begins the run of an init event that a worker had handled and that has left no journal: its first entry is made

@@ -21,7 +21,7 @@ const (
 	// pause is the shortest time between two transactions that are not full: one costs more than what is taken up in it.
 	pause = 100 * time.Millisecond
 	// longestAway is after how long an index begins anew: what was withdrawn meanwhile may not be said any more.
-	longestAway = 6 * 24 * time.Hour
+	longestAway = broker.WithdrawnFor - 24*time.Hour
 	// looks is how often it is seen whether the broker is there.
 	looks = time.Second
 )
