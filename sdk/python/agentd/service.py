@@ -148,6 +148,7 @@ class _Serving:
     def __init__(self, service: Service, transport: Transport, stop: asyncio.Event):
         self.service, self.transport, self.stop = service, transport, stop
         self.active: dict[str, asyncio.Task[None]] = {}
+        self.voided: set[asyncio.Task[None]] = set()
         self.free = asyncio.Semaphore(service.slots)
 
     async def run(self) -> None:
@@ -160,9 +161,10 @@ class _Serving:
                 log.info("%d calls are finished before the end", len(self.active))
                 await asyncio.gather(*self.active.values(), return_exceptions=True)
         finally:
-            hearing.cancel()
-            for task in self.active.values():
+            left = [hearing, *self.active.values()]
+            for task in left:
                 task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
 
     async def _hear(self, subject: str) -> None:
         if self.service.hear_voids:
@@ -171,6 +173,7 @@ class _Serving:
 
     def _void(self, subject: str) -> None:
         if task := self.active.get(subject.rsplit(".", 1)[1]):
+            self.voided.add(task)
             task.cancel()
 
     async def _consumers(self, name: str) -> list[str]:
@@ -203,11 +206,11 @@ class _Serving:
                 await self.free.acquire()
                 self.free.release()  # a slot is taken when a call is there, of whichever consumer
                 pull = asyncio.create_task(self._next(consumer))
-                await asyncio.wait({pull, stopping}, return_when=asyncio.FIRST_COMPLETED)
-                if not pull.done():
+                try:
+                    await asyncio.wait({pull, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
                     pull.cancel()  # what the server still delivers comes again to others
-                    with contextlib.suppress(asyncio.CancelledError):
-                        await pull
+                await asyncio.wait({pull})
                 message = None if pull.cancelled() else pull.result()
                 if message is not None:
                     await self._take(message)
@@ -257,6 +260,7 @@ class _Serving:
 
         def ended(_: asyncio.Task[None]) -> None:
             self.free.release()
+            self.voided.discard(task)
             if self.active.get(name) is task:
                 del self.active[name]
 
@@ -270,8 +274,8 @@ class _Serving:
                 return
             await self.transport.publish(message.reply, b"+ACK")
         except asyncio.CancelledError:
-            if self.stop.is_set():
-                raise
+            if asyncio.current_task() not in self.voided:
+                raise  # the service ends: the call is another's, who waits for its answer
             log.info("call %s was voided while it was handled", message.subject.rsplit(".", 1)[1])
             await self.transport.publish(message.reply, b"+ACK")
         except Unavailable as e:
@@ -316,7 +320,9 @@ class _Serving:
                 error = AgentdError("internal", "internal error")
             else:
                 error = AgentdError("deadline_exceeded", "the service took too long", retryable=True)
-        except Exception:
+        except (Exception, asyncio.CancelledError) as e:
+            if asyncio.current_task().cancelling():  # else it was something of the handler's that was cancelled
+                raise asyncio.CancelledError from e
             log.exception("the handler of call %s failed", call.id)
             error = AgentdError("internal", "internal error")
         base = self.service.contract.get("uri") or schema.rpartition("/")[0]
