@@ -213,7 +213,10 @@ class _Serving:
                 await asyncio.wait({pull})
                 message = None if pull.cancelled() else pull.result()
                 if message is not None:
-                    await self._take(message)
+                    try:
+                        await self._take(message)
+                    except Exception as e:
+                        log.warning("a call is left to another delivery: %s", e)
         finally:
             stopping.cancel()
 
@@ -227,24 +230,28 @@ class _Serving:
         self._begin(message)
 
     async def _next(self, consumer: str) -> Message | None:
-        subject = f"$JS.API.CONSUMER.MSG.NEXT.{consumer}"
-        inbox = await self.transport.subscribe(self.transport.new_inbox())
         try:
-            body = json.dumps({"batch": 1, "expires": int(PULL * 1e9)}).encode()
-            await self.transport.publish(subject, body, reply=inbox.subject)
-            message = await inbox.next(PULL + 5)
+            message = await self._asked(consumer)
             if message.status in (0, 404, 408):
                 return None if message.status else message
             if message.status == 503:
                 log.error("the consumer %s does not exist: run agentd provision, with a configuration that has the contract", consumer)
             else:
                 log.warning("the server answered a pull with %d", message.status)
-        except (TimeoutError, Unavailable, PermissionError) as e:
+        except Exception as e:  # whatever it is, calls may come again
             log.warning("no calls come: %s", e or "the server does not answer")
-        finally:
-            await inbox.unsubscribe()
         await asyncio.sleep(1)
         return None
+
+    async def _asked(self, consumer: str) -> Message:
+        """What the server says when it is asked for a call."""
+        inbox = await self.transport.subscribe(self.transport.new_inbox())
+        try:
+            body = json.dumps({"batch": 1, "expires": int(PULL * 1e9)}).encode()
+            await self.transport.publish(f"$JS.API.CONSUMER.MSG.NEXT.{consumer}", body, reply=inbox.subject)
+            return await inbox.next(PULL + 5)
+        finally:
+            await inbox.unsubscribe()
 
     def _begin(self, message: Message) -> None:
         name = message.subject.rsplit(".", 1)[1]
@@ -280,6 +287,8 @@ class _Serving:
             await self.transport.publish(message.reply, b"+ACK")
         except Unavailable as e:
             log.warning("a call is left to another delivery: %s", e)
+        except Exception:
+            log.exception("a call is left to another delivery")
         finally:
             extending.cancel()
 

@@ -6,7 +6,7 @@ import json
 import logging
 import unittest
 
-from agentd.errors import AgentdError
+from agentd.errors import AgentdError, Unavailable
 from agentd.service import Service
 from agentd.transport import Message
 
@@ -141,6 +141,15 @@ class Serving(unittest.IsolatedAsyncioTestCase):
 
         answer = await self.answer(forecast)
         self.assertEqual((answer["type"], answer["data"]["code"]), ("sys.weather.forecast.error", "internal"))
+
+    async def test_a_service_goes_on_when_it_cannot_ask_for_calls(self):
+        async def forecast(call, data):
+            return {"text": "sunny"}
+
+        failures = [Unavailable("the connection is lost"), RuntimeError("of the connection")]
+        async with self.serving(forecast, delivery(), failures=failures) as (connection, task):
+            await until(lambda: connection.settled or task.done())
+        self.assertEqual(connection.settled, [b"+ACK"])
 
 
 if __name__ == "__main__":
