@@ -105,11 +105,12 @@ class Service:
         if definition is None or handler is None:
             raise AgentdError("contract_missing", f"version {call.version} of {self.type} is not served here")
         self._check(call.version, "", definition["accepts"], call.data)
-        data = await handler(call, call.data)
+        returned = await handler(call, call.data)
         types = list(definition["emits"])
-        kind = data.pop("$type", types[0]) if isinstance(data, dict) else types[0]
-        if not isinstance(data, dict) or kind not in types:
-            raise TypeError(f"the handler returned {type(data).__name__}; want a dict, with $type one of {', '.join(types)}")
+        data = dict(returned) if isinstance(returned, dict) else {}  # the handler may return the same dict again
+        kind = data.pop("$type", types[0])
+        if not isinstance(returned, dict) or kind not in types:
+            raise TypeError(f"the handler returned {type(returned).__name__}; want a dict, with $type one of {', '.join(types)}")
         self._check(call.version, kind, definition["emits"][kind], data)
         return {"type": kind, "data": data}
 

@@ -151,6 +151,15 @@ class Serving(unittest.IsolatedAsyncioTestCase):
             await until(lambda: connection.settled or task.done())
         self.assertEqual(connection.settled, [b"+ACK"])
 
+    async def test_the_same_dict_is_the_same_answer(self):
+        unknown = {"$type": "weather.unknown", "text": "nobody knows"}
+
+        async def forecast(call, data):
+            return unknown
+
+        for _ in range(2):
+            self.assertEqual((await self.answer(forecast))["type"], "weather.unknown")
+
 
 if __name__ == "__main__":
     unittest.main()
