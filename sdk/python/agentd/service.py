@@ -27,6 +27,8 @@ PATIENCE = 1.0
 MISSING = (10059, 10014)
 # The server refuses to store a second answer on a reply subject with this code.
 WRONG_LAST_SEQUENCE = 10071
+# What others read of an error that is not for them to read.
+INTERNAL = AgentdError("internal", "internal error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +280,7 @@ class _Serving:
         extending = asyncio.create_task(self._extend(message))
         try:
             answer = await self._answer(message)
-            if answer is not None and not await self._store(wire.reply_subject(message.subject), answer):
+            if answer is not None and not await self._respond(wire.reply_subject(message.subject), answer):
                 return
             await self.transport.publish(message.reply, b"+ACK")
         except asyncio.CancelledError:
@@ -327,23 +329,37 @@ class _Serving:
         except TimeoutError as e:
             if not due.expired():
                 log.exception("the handler of call %s failed", call.id)
-                error = AgentdError("internal", "internal error")
+                error = INTERNAL
             else:
                 error = AgentdError("deadline_exceeded", "the service took too long", retryable=True)
         except (Exception, asyncio.CancelledError) as e:
             if asyncio.current_task().cancelling():  # else it was something of the handler's that was cancelled
                 raise asyncio.CancelledError from e
             log.exception("the handler of call %s failed", call.id)
-            error = AgentdError("internal", "internal error")
-        base = self.service.contract.get("uri") or schema.rpartition("/")[0]
-        return reply | {"type": f"sys.{self.service.type}.error", "dataschema": f"{base}/0.0.0", "data": error.data()}
+            error = INTERNAL
+        return self._failure(reply, error)
+
+    def _failure(self, answer: dict[str, Any], error: AgentdError) -> dict[str, Any]:
+        """The error in place of an answer."""
+        base = self.service.contract.get("uri") or answer["dataschema"].rpartition("/")[0]
+        return answer | {"type": f"sys.{self.service.type}.error", "dataschema": f"{base}/0.0.0", "data": error.data()}
+
+    async def _respond(self, subject: str, answer: dict[str, Any]) -> bool:
+        """Stores the answer, or the error that it cannot be sent: a handler that is called again would return the same. False leaves
+        the call to another delivery."""
+        try:
+            return await self._store(subject, answer)
+        except AgentdError as e:
+            log.error("the answer to call %s cannot be sent: %s", answer["parentid"], e)
+            large = AgentdError("too_large", "the answer is larger than the broker takes")
+            return await self._store(subject, self._failure(answer, large if e.code == "too_large" else INTERNAL))
 
     async def _store(self, subject: str, event: dict[str, Any]) -> bool:
         """Stores the answer, once. False leaves the call to another delivery."""
-        headers = wire.STRUCTURED | {"Nats-Expected-Last-Subject-Sequence": "0"}
+        body, headers = wire.encode(event), wire.STRUCTURED | {"Nats-Expected-Last-Subject-Sequence": "0"}
         for pause in (0.05, 0.2, 1.0, 3.0, 0.0):
             try:
-                stored = json.loads((await self.transport.request(subject, wire.encode(event), headers)).data)
+                stored = json.loads((await self.transport.request(subject, body, headers)).data)
             except (TimeoutError, Unavailable) as e:
                 log.warning("the answer to call %s is not stored yet: %s", event["parentid"], e or "the server does not answer")
                 await asyncio.sleep(pause)

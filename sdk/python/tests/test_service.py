@@ -6,7 +6,7 @@ import json
 import logging
 import unittest
 
-from agentd.errors import AgentdError, Unavailable
+from agentd.errors import AgentdError, ToolError, Unavailable
 from agentd.service import Service
 from agentd.transport import Message
 
@@ -141,6 +141,25 @@ class Serving(unittest.IsolatedAsyncioTestCase):
 
         answer = await self.answer(forecast)
         self.assertEqual((answer["type"], answer["data"]["code"]), ("sys.weather.forecast.error", "internal"))
+
+    async def test_what_cannot_be_sent_is_an_error(self):
+        async def large(call, data):
+            return {"text": "x" * 2**20}
+
+        async def large_error(call, data):
+            raise ToolError("x" * 2**20)
+
+        async def surrogate(call, data):
+            return {"text": "\ud800"}
+
+        async def surrogate_error(call, data):
+            raise ToolError("\ud800")
+
+        for handler, code in ((large, "too_large"), (large_error, "too_large"), (surrogate, "internal"), (surrogate_error, "internal")):
+            with self.subTest(handler=handler.__name__):
+                answer = await self.answer(handler)
+                self.assertEqual((answer["type"], answer["data"]["code"]), ("sys.weather.forecast.error", code))
+                self.assertEqual((answer["parentid"], answer["dataschema"]), (CALL, "#/weather/forecast/0.0.0"))
 
     async def test_a_service_goes_on_when_it_cannot_ask_for_calls(self):
         async def forecast(call, data):
