@@ -232,7 +232,6 @@ class Connection:
                     await self._writer.start_tls(self._tls or ssl.create_default_context(), server_hostname=host)
                 hello = b"CONNECT " + json.dumps(self._options).encode() + b"\r\n"
                 hello += f"SUB {self._inbox}.* 0\r\n".encode()
-                hello += b"".join(f"SUB {s.subject} {s.sid}\r\n".encode() for s in self._subscriptions.values())
                 self._writer.write(hello + b"PING\r\n")
                 while (line := await reader.readuntil(b"\r\n")) != b"PONG\r\n":
                     if line.startswith(b"-ERR"):
@@ -240,6 +239,8 @@ class Connection:
                         raise (PermissionError if REFUSED.search(text) else ConnectionError)(text)
                     if line.startswith(b"INFO "):
                         self._informed(line[len("INFO "):])
+                # Now, with those that came meanwhile; and one that the server refuses is no login that it refuses.
+                self._writer.write(b"".join(f"SUB {s.subject} {s.sid}\r\n".encode() for s in self._subscriptions.values()))
             except BaseException:
                 self._writer.close()
                 self._writer = None
