@@ -230,6 +230,19 @@ func TestDoctor_FindsEachMisconfiguration(t *testing.T) {
 	}
 }
 
+// A key that this command lacks, workers may have: doctor says where it has looked.
+func TestDoctor_SaysWhoseEnvironmentLacksAKey(t *testing.T) {
+	t.Parallel()
+	c := newClinic(t, true)
+	c.write(strings.Replace(healthyConfig, `base_url: "http://127.0.0.1:1/v1"`, "api_key_env: DOCTOR_TEST_NO_KEY", 1))
+	code, out := c.agentd("doctor")
+	for _, want := range []string{"in the environment of this command:", `provider "local" has no API key`, "workers have environments of their own; if it is the same there,"} {
+		if code != cli.ExitOK || !strings.Contains(out, want) {
+			t.Errorf("doctor exits with %d and does not say %q:\n%s", code, want, out)
+		}
+	}
+}
+
 // Answers leave by their age alone: somebody chooses it, sees what it will change and what it costs, and cannot choose one at which calls
 // would lose their answers.
 func TestAnswersAge_FromTheFileToTheStream(t *testing.T) {

@@ -71,10 +71,11 @@ func (e *Examination) models() {
 	if err == nil {
 		return
 	}
-	// Workers may have keys that this command does not see.
+	// Workers may have keys that this command does not see: it says whose environment lacks them.
 	f := broker.Finding{Code: "model", Severity: broker.SeverityWarning, Message: err.Error(), Remedy: "correct models: in the configuration"}
 	if problem := sdk.AsError(err); problem.Cause != nil {
-		f.Message, f.Remedy = problem.Cause.Error(), problem.Message
+		f.Message = "in the environment of this command: " + problem.Cause.Error()
+		f.Remedy = "workers have environments of their own; if it is the same there, " + problem.Message
 	}
 	e.found(f)
 }

@@ -63,7 +63,7 @@ export interface ServiceOptions {
   slots?: number;
   /** Hear of voided calls at once, which needs the right to subscribe to agentd.void.<domain>.<type>.>; true. */
   hearVoids?: boolean;
-  log?: Pick<Console, "warn" | "error">;
+  log?: Pick<Console, "info" | "warn" | "error">;
 }
 
 export class Service {

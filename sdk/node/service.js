@@ -11,6 +11,8 @@ import * as wire from "./wire.js";
 
 // A delivery lasts 14.3 s unless it is extended.
 const HEARTBEAT = 5000, PULL = 30_000;
+// How long a pull takes where no calls came, so that it is soon known that they come again.
+const SHORT_PULL = 1000;
 // How long a call may wait here for a slot before others are given it.
 const PATIENCE = 1000;
 // The server says with these codes that it has no such stream, or no such consumer.
@@ -132,6 +134,37 @@ class Slots {
   }
 }
 
+/** Why no calls of a consumer come: said once, and again when the reason is another one, or when they come again. */
+class Trouble {
+  reason = "";
+
+  constructor(consumer, log) {
+    Object.assign(this, { consumer, log });
+  }
+
+  missing() {
+    this.#say("error", `the consumer ${this.consumer} does not exist: run agentd provision, with a configuration that has the contract`);
+  }
+
+  failed(error) {
+    this.#say("warn", `no calls of the consumer ${this.consumer} come: ${error.message || error.name}`);
+  }
+
+  refused(status) {
+    this.#say("warn", `the server answered a pull of the consumer ${this.consumer} with ${status}`);
+  }
+
+  over() {
+    if (this.reason) this.log.info(`calls of the consumer ${this.consumer} come again`);
+    this.reason = "";
+  }
+
+  #say(level, reason) {
+    if (reason !== this.reason) this.log[level](reason);
+    this.reason = reason;
+  }
+}
+
 /** A service while it runs. */
 class Serving {
   active = new Map();
@@ -149,8 +182,13 @@ class Serving {
     const voids = service.hearVoids && nc.subscribe(`agentd.void.${tokens}.>`, { callback: (_, m) => m && this.#void(m.subject) });
     const changes = nc.status();
     const renewing = this.#renew(changes);
+    this.log.info(`connected to NATS at ${nc.getServer()}`);
     const consumers = await this.#consumers(`svc_${tokens.replace(".", "_")}`);
-    await Promise.all(consumers.flatMap((consumer) => Array.from({ length: service.slots }, () => this.#pull(consumer))));
+    if (consumers.length > 0) this.log.info(`serving ${service.type}`);
+    await Promise.all(consumers.flatMap((consumer) => {
+      const trouble = new Trouble(consumer, this.log);
+      return Array.from({ length: service.slots }, () => this.#pull(consumer, trouble));
+    }));
     changes.stop();
     await renewing;
     if (voids) voids.unsubscribe();
@@ -158,8 +196,11 @@ class Serving {
 
   /** Asks for calls again when the connection was lost: the server has forgotten who waits. */
   async #renew(changes) {
-    for await (const { type } of changes) {
-      if (type === "reconnect") for (const subscription of this.waiting) subscription.unsubscribe();
+    for await (const { type, server } of changes) {
+      if (type === "disconnect") this.log.warn("the connection to NATS is lost");
+      if (type !== "reconnect") continue;
+      this.log.info(`connected to NATS at ${server}`);
+      for (const subscription of this.waiting) subscription.unsubscribe();
     }
   }
 
@@ -172,19 +213,19 @@ class Serving {
    * divided into, which the first of these says.
    */
   async #consumers(name) {
+    const trouble = new Trouble(name, this.log);
     while (!this.signal.aborted) {
       try {
         for (const stream of ["AGENTD_OUT", "AGENTD_OUT_0"]) {
-          const { error, config } = (await wire.request(this.nc, `$JS.API.CONSUMER.INFO.${stream}.${name}`, "")).json();
-          if (MISSING.includes(error?.err_code)) continue;
-          if (error) throw new Unavailable(error.description);
+          const config = await this.#config(`${stream}.${name}`);
+          if (!config) continue;
           const partitions = Number(config.metadata?.["agentd-partitions"] ?? 1);
           return partitions === 1 ? [`${stream}.${name}`] : Array.from({ length: partitions }, (_, i) => `AGENTD_OUT_${i}.${name}`);
         }
-        this.log.error(`the consumer ${name} does not exist: run agentd provision, with a configuration that has the contract`);
+        trouble.missing();
       } catch (error) {
         if (error.code === "permission_denied") return [`AGENTD_OUT.${name}`]; // it may ask for calls, and for nothing else
-        this.log.warn(`no calls come: ${error.message}`);
+        trouble.failed(error);
       }
       await sleep(1000, undefined, { signal: this.signal }).catch(() => {}); // it ends at once when the service does
     }
@@ -192,11 +233,11 @@ class Serving {
   }
 
   /** Takes one call after the other. */
-  async #pull(consumer) {
+  async #pull(consumer, trouble) {
     for (;;) {
       await this.slots.some();
       if (this.signal.aborted) return;
-      const message = await this.#next(consumer);
+      const message = await this.#next(consumer, trouble);
       if (!message) continue;
       if (!(await this.slots.take(PATIENCE))) {
         message.respond("-NAK"); // calls of other consumers have come before: somebody else may be free
@@ -210,34 +251,61 @@ class Serving {
     }
   }
 
-  async #next(consumer) {
+  async #next(consumer, trouble) {
+    try {
+      if (trouble.reason && !(await this.#exists(consumer))) {
+        trouble.missing();
+      } else {
+        const message = await this.#ask(consumer, trouble.reason ? SHORT_PULL : PULL);
+        const status = message?.headers?.code || (message?.headers?.status ? Number.parseInt(message.headers.status, 10) : 0);
+        if (message && [0, 404, 408].includes(status)) {
+          trouble.over();
+          return status ? null : message;
+        }
+        if (message) trouble.refused(status);
+      }
+    } catch (error) {
+      if (!this.signal.aborted) trouble.failed(error);
+    }
+    await sleep(1000, undefined, { signal: this.signal }).catch(() => {}); // it ends at once when the service does
+    return null;
+  }
+
+  /**
+   * What the server answers to a pull: a call, or a message of its own that says why there is none. Undefined when the service ends, or
+   * the server that was asked is another now.
+   */
+  async #ask(consumer, expires) {
     const inbox = createInbox(this.nc.options.inboxPrefix);
-    const subscription = this.nc.subscribe(inbox, { max: 1, timeout: PULL + 5000 });
+    const subscription = this.nc.subscribe(inbox, { max: 1, timeout: expires + 5000 });
     const over = () => subscription.unsubscribe();
     this.waiting.add(subscription);
     this.signal.addEventListener("abort", over, { once: true });
     try {
-      const ask = JSON.stringify({ batch: 1, expires: PULL * 1e6 });
-      this.nc.publish(`$JS.API.CONSUMER.MSG.NEXT.${consumer}`, ask, { reply: inbox });
-      for await (const m of subscription) {
-        const status = m.headers?.code || (m.headers?.status ? Number.parseInt(m.headers.status, 10) : 0);
-        if (!status) return m;
-        if (status === 404 || status === 408) return null;
-        this.log.error(status === 503
-          ? `the consumer ${consumer} does not exist: run agentd provision, with a configuration that has the contract`
-          : `the server answered a pull with ${status}`);
-      }
-      if (this.signal.aborted) return null;
-    } catch (error) {
-      if (this.signal.aborted) return null;
-      this.log.warn(`no calls come: ${error.message}`);
+      this.nc.publish(`$JS.API.CONSUMER.MSG.NEXT.${consumer}`, JSON.stringify({ batch: 1, expires: expires * 1e6 }), { reply: inbox });
+      for await (const message of subscription) return message;
     } finally {
       this.waiting.delete(subscription);
       this.signal.removeEventListener("abort", over);
       subscription.unsubscribe();
     }
-    await sleep(1000, undefined, { signal: this.signal }).catch(() => {}); // it ends at once when the service does
-    return null;
+  }
+
+  async #exists(consumer) {
+    try {
+      return (await this.#config(consumer)) !== null;
+    } catch (error) {
+      if (error.code === "permission_denied") return true; // as far as it may know
+      throw error;
+    }
+  }
+
+  /** The configuration of a consumer; null is of one that does not exist. */
+  async #config(consumer) {
+    const { error, config } = (await wire.request(this.nc, `$JS.API.CONSUMER.INFO.${consumer}`, "")).json();
+    if (MISSING.includes(error?.err_code)) return null;
+    if (error) throw new Unavailable(error.description);
+    return config;
   }
 
   async #settle(message) {

@@ -27,6 +27,7 @@ func init() { // helpers of the sessions read pages, whose check reads the sessi
 		{"docs/contracts.md", nil, contractsInGit},
 		{"docs/dead_letters.md", nil, deadLetters},
 		{"docs/encryption.md", nil, keys},
+		{"docs/go.md", nil, ownModule},
 		{"docs/operations.md", []string{"agentd doctor"}, monitored},
 		{"docs/quickstart.md", nil, quickstart},
 		{"docs/reliability.md", nil, lostRun},

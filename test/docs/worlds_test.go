@@ -336,3 +336,19 @@ func quickstart(t *testing.T) *shell {
 	s.like["http://127.0.0.1:4280/"] = `http://127\.0\.0\.1:\d+/` // a free one where another dev has it
 	return s
 }
+
+// ownModule is a program that imports agentd, beside a checkout, with the go.mod of docs/go.md.
+func ownModule(t *testing.T) *shell {
+	s := newShell(t)
+	checkout, err := filepath.Abs(root)
+	if err == nil {
+		err = os.Symlink(checkout, filepath.Join(s.dir, "agentd"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.folder("desk")
+	s.files("docs/go.md")
+	s.write("main.go", "package main\n\nimport _ \"agentd/sdk/worker\"\n\nfunc main() {}\n")
+	return s
+}

@@ -27,7 +27,7 @@ import (
 	"agentd/sdk/wire"
 )
 
-// sdk/python agrees with the vectors of the wire.
+// sdk/python agrees with the vectors of the wire, and its other tests pass.
 func TestPythonSDK_Vectors(t *testing.T) {
 	t.Parallel()
 	lookPath(t, "python3")
@@ -77,8 +77,7 @@ func nodeSDKClient(t *testing.T, file string) command {
 }
 
 func clientOf(t *testing.T, service, client command) {
-	w := &world{t: t, contract: docContract(t), log: &serverLog{}}
-	w.host = w.startServer()
+	w := newServer(t, docContract(t))
 	spec := desk(w.contract, time.Minute)
 	spec.Builtin = []string{"ask_question"}
 	planner := desk(w.contract, time.Minute)

@@ -76,17 +76,30 @@ func docContract(t *testing.T) sdk.Contract {
 // then it is done. A call times out after timeout.
 func newWorld(t *testing.T, contract sdk.Contract, timeout time.Duration, calls ...map[string]any) *world {
 	t.Helper()
-	var asks []sdk.ToolRequest
-	for _, arguments := range calls {
-		asks = append(asks, sdktest.Tool(toolbox.Name(contract.Type), arguments))
-	}
+	w := newServer(t, contract)
+	w.startAgent(timeout, calls...)
+	return w
+}
+
+// newServer is a world with no agent yet, and nothing of what agentd provision makes.
+func newServer(t *testing.T, contract sdk.Contract) *world {
+	t.Helper()
 	w := &world{t: t, contract: contract, log: &serverLog{}}
 	w.host = w.startServer()
-	w.Harness = harness.Start(t, harness.Options{
-		URL: "nats://worker:hot@" + w.host, Agents: []sdk.Agent{{Spec: desk(contract, timeout)}},
+	return w
+}
+
+// startAgent starts the agent, as newWorld does.
+func (w *world) startAgent(timeout time.Duration, calls ...map[string]any) {
+	w.t.Helper()
+	var asks []sdk.ToolRequest
+	for _, arguments := range calls {
+		asks = append(asks, sdktest.Tool(toolbox.Name(w.contract.Type), arguments))
+	}
+	w.Harness = harness.Start(w.t, harness.Options{
+		URL: "nats://worker:hot@" + w.host, Agents: []sdk.Agent{{Spec: desk(w.contract, timeout)}},
 		Model: sdktest.Script(sdktest.Ask(asks...), sdktest.Say("done")),
 	})
-	return w
 }
 
 // city are the arguments of a call.

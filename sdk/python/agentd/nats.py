@@ -211,9 +211,10 @@ class Connection:
                         self._ready.set()
                         return
                 except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError) as e:
-                    log.debug("no connection to %s: %s", urlsplit(server).netloc.rpartition("@")[2], e)
+                    log.debug("no connection to %s: %s", _host(server), e)
                 else:
                     self._refused = None
+                    log.info("connected to NATS at %s", _host(server))
                     if not first:
                         for call in list(self._reconnected):
                             call()
@@ -257,11 +258,13 @@ class Connection:
 
     async def _serve(self, reader: asyncio.StreamReader) -> None:
         """Reads until the connection is lost."""
-        pinging = asyncio.create_task(self._ping())
+        pinging = asyncio.create_task(self._ping(reader))
         try:
             while True:
                 await self._operation(reader, await reader.readuntil(b"\r\n"))
-        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, Unavailable) as e:
+        except (asyncio.IncompleteReadError, ConnectionError, Unavailable):
+            log.warning("the connection to NATS is lost: the server closed it")
+        except (OSError, asyncio.LimitOverrunError, ValueError) as e:
             log.warning("the connection to NATS is lost: %s", e)
         finally:
             pinging.cancel()
@@ -276,10 +279,11 @@ class Connection:
             if not answer.done():
                 answer.set_exception(error)
 
-    async def _ping(self) -> None:
+    async def _ping(self, reader: asyncio.StreamReader) -> None:
         while True:
             await asyncio.sleep(PING_EVERY)
             if self._pongs >= 2 and self._writer:
+                reader.set_exception(TimeoutError("the server does not answer"))
                 self._writer.transport.abort()
                 return
             self._pongs += 1
@@ -322,6 +326,11 @@ class Connection:
         for subject, answer in self._denied.items():
             if f'"{subject}"' in text and not answer.done():
                 answer.set_exception(PermissionError(text))
+
+
+def _host(server: str) -> str:
+    """A server's address, without the login."""
+    return urlsplit(server).netloc.rpartition("@")[2]
 
 
 def checked_size(subject: str, head: bytes, data: bytes, most: int) -> int:

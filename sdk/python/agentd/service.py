@@ -21,6 +21,8 @@ log = logging.getLogger("agentd.service")
 # A delivery lasts 14.3 s unless it is extended.
 HEARTBEAT = 5.0
 PULL = 30.0
+# How long it takes where none came, so that it is soon known that they come again.
+SHORT_PULL = 1.0
 # How long a call may wait here for a slot before others are given it.
 PATIENCE = 1.0
 # The server says with these codes that it has no such stream, or no such consumer.
@@ -145,6 +147,37 @@ def _read(path: Path) -> dict[str, Any]:
     return yaml.safe_load(text)
 
 
+class _Trouble:
+    """Why no calls of a consumer come: said once, and again when the reason is another one, or when they come again."""
+
+    def __init__(self, consumer: str):
+        self.consumer, self.reason = consumer, ""
+
+    def missing(self) -> None:
+        self._say(logging.ERROR, f"the consumer {self.consumer} does not exist: run agentd provision, with a configuration that has the contract")
+
+    def failed(self, error: Exception) -> None:
+        self._say(logging.WARNING, f"no calls of the consumer {self.consumer} come: {_reason(error)}")
+
+    def refused(self, status: int) -> None:
+        self._say(logging.WARNING, f"the server answered a pull of the consumer {self.consumer} with {status}")
+
+    def over(self) -> None:
+        if self.reason:
+            log.info("calls of the consumer %s come again", self.consumer)
+        self.reason = ""
+
+    def _say(self, level: int, reason: str) -> None:
+        if reason != self.reason:
+            log.log(level, "%s", reason)
+        self.reason = reason
+
+
+def _reason(error: Exception) -> str:
+    """What an error says; a TimeoutError has no text of its own."""
+    return str(error) or "the server does not answer"
+
+
 class _Serving:
     """A service while it runs."""
 
@@ -159,7 +192,10 @@ class _Serving:
         consumer = "svc_" + tokens.replace(".", "_")
         hearing = asyncio.create_task(self._hear(f"agentd.void.{tokens}.>"))
         try:
-            await asyncio.gather(*(self._pull(c) for c in await self._consumers(consumer)))
+            consumers = await self._consumers(consumer)
+            if consumers:
+                log.info("serving %s", self.service.type)
+            await asyncio.gather(*(self._pull(c) for c in consumers))
             if self.active:
                 log.info("%d calls are finished before the end", len(self.active))
                 await asyncio.gather(*self.active.values(), return_exceptions=True)
@@ -182,36 +218,38 @@ class _Serving:
     async def _consumers(self, name: str) -> list[str]:
         """The consumers that have the service's calls, each as the server knows it: one on AGENTD_OUT, or one on each of the streams
         that calls are divided into, which the first of these says."""
+        trouble = _Trouble(name)
         while not self.stop.is_set():
             try:
                 for stream in ("AGENTD_OUT", "AGENTD_OUT_0"):
-                    info = json.loads((await self.transport.request(f"$JS.API.CONSUMER.INFO.{stream}.{name}")).data)
-                    if (error := info.get("error") or {}).get("err_code") in MISSING:
+                    config = await self._config(f"{stream}.{name}")
+                    if config is None:
                         continue
-                    if error:
-                        raise Unavailable(error.get("description"))
-                    partitions = int((info["config"].get("metadata") or {}).get("agentd-partitions", 1))
+                    partitions = int((config.get("metadata") or {}).get("agentd-partitions", 1))
                     return [f"{stream}.{name}"] if partitions == 1 else [f"AGENTD_OUT_{i}.{name}" for i in range(partitions)]
-                log.error("the consumer %s does not exist: run agentd provision, with a configuration that has the contract", name)
+                trouble.missing()
             except PermissionError:
                 return [f"AGENTD_OUT.{name}"]  # it may ask for calls, and for nothing else
             except (TimeoutError, Unavailable) as e:
-                log.warning("no calls come: %s", e or "the server does not answer")
+                trouble.failed(e)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.stop.wait(), 1)
         return []
 
     async def _pull(self, consumer: str) -> None:
         """Takes calls of a consumer while there are free slots, until stop is set."""
+        trouble = _Trouble(consumer)
         stopping = asyncio.create_task(self.stop.wait())
         try:
             while not self.stop.is_set():
                 await self.free.acquire()
                 self.free.release()  # a slot is taken when a call is there, of whichever consumer
-                pull = asyncio.create_task(self._next(consumer))
+                pull = asyncio.create_task(self._next(consumer, trouble))
+                forget = self.transport.on_reconnect(pull.cancel)  # the server that is there now does not know of it
                 try:
                     await asyncio.wait({pull, stopping}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
+                    forget()
                     pull.cancel()  # what the server still delivers comes again to others
                 await asyncio.wait({pull})
                 message = None if pull.cancelled() else pull.result()
@@ -219,7 +257,7 @@ class _Serving:
                     try:
                         await self._take(message)
                     except Exception as e:
-                        log.warning("a call is left to another delivery: %s", e)
+                        log.warning("a call is left to another delivery: %s", _reason(e))
         finally:
             stopping.cancel()
 
@@ -232,29 +270,45 @@ class _Serving:
             return
         self._begin(message)
 
-    async def _next(self, consumer: str) -> Message | None:
+    async def _next(self, consumer: str, trouble: _Trouble) -> Message | None:
         try:
-            message = await self._asked(consumer)
-            if message.status in (0, 404, 408):
-                return None if message.status else message
-            if message.status == 503:
-                log.error("the consumer %s does not exist: run agentd provision, with a configuration that has the contract", consumer)
+            if trouble.reason and not await self._exists(consumer):
+                trouble.missing()
             else:
-                log.warning("the server answered a pull with %d", message.status)
+                message = await self._ask(consumer, SHORT_PULL if trouble.reason else PULL)
+                if message.status in (0, 404, 408):
+                    trouble.over()
+                    return None if message.status else message
+                trouble.refused(message.status)
         except Exception as e:  # whatever it is, calls may come again
-            log.warning("no calls come: %s", e or "the server does not answer")
+            trouble.failed(e)
         await asyncio.sleep(1)
         return None
 
-    async def _asked(self, consumer: str) -> Message:
-        """What the server says when it is asked for a call."""
+    async def _ask(self, consumer: str, expires: float) -> Message:
+        """What the server answers to a pull: a call, or a message of its own that says why there is none."""
         inbox = await self.transport.subscribe(self.transport.new_inbox())
         try:
-            body = json.dumps({"batch": 1, "expires": int(PULL * 1e9)}).encode()
+            body = json.dumps({"batch": 1, "expires": int(expires * 1e9)}).encode()
             await self.transport.publish(f"$JS.API.CONSUMER.MSG.NEXT.{consumer}", body, reply=inbox.subject)
-            return await inbox.next(PULL + 5)
+            return await inbox.next(expires + 5)
         finally:
             await inbox.unsubscribe()
+
+    async def _exists(self, consumer: str) -> bool:
+        try:
+            return await self._config(consumer) is not None
+        except PermissionError:
+            return True  # as far as it may know
+
+    async def _config(self, consumer: str) -> dict[str, Any] | None:
+        """The configuration of a consumer; None is of one that does not exist."""
+        info = json.loads((await self.transport.request(f"$JS.API.CONSUMER.INFO.{consumer}")).data)
+        if (error := info.get("error") or {}).get("err_code") in MISSING:
+            return None
+        if error:
+            raise Unavailable(error.get("description"))
+        return info["config"]
 
     def _begin(self, message: Message) -> None:
         name = message.subject.rsplit(".", 1)[1]
@@ -361,7 +415,7 @@ class _Serving:
             try:
                 stored = json.loads((await self.transport.request(subject, body, headers)).data)
             except (TimeoutError, Unavailable) as e:
-                log.warning("the answer to call %s is not stored yet: %s", event["parentid"], e or "the server does not answer")
+                log.warning("the answer to call %s is not stored yet: %s", event["parentid"], _reason(e))
                 await asyncio.sleep(pause)
                 continue
             error = stored.get("error")
