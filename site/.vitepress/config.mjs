@@ -32,7 +32,7 @@ export default defineConfig({
   cleanUrls: false,
   lastUpdated: false,
   vite: { build: { chunkSizeWarningLimit: 2000 } },
-  markdown: { html: false, languageAlias: { conf: 'ini' }, config: (md) => md.use(braces).use(sourceLinks).use(diagrams) },
+  markdown: { html: false, anchor: { slugify }, languageAlias: { conf: 'ini' }, config: (md) => md.use(braces).use(sourceLinks).use(diagrams) },
   themeConfig: {
     search: { provider: 'local' },
     outline: [2, 3],
@@ -55,6 +55,11 @@ export default defineConfig({
 
 function group(text, items) {
   return { text, items: Object.entries(items).map(([link, text]) => ({ text, link: '/' + link })) }
+}
+
+// slugify names headings as GitHub does: links to them lead there in both.
+function slugify(text) {
+  return text.toLowerCase().replace(/[^\p{L}\p{M}\p{N}_ -]/gu, '').replaceAll(' ', '-')
 }
 
 // braces keeps Vue from evaluating the templates of which pages speak.

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -51,11 +52,50 @@ func TestSite_IsBuiltWithEveryPageAndSearch(t *testing.T) {
 			t.Errorf("%s or its title %q in the search is missing", page, heading)
 		}
 	}
+	checkParts(t, root)
 	if html := read(t, root, "dist/site/docs/prompts.html"); !strings.Contains(html, "{{") {
 		t.Error("the templates of docs/prompts.md are not shown")
 	}
 	if html := read(t, root, "dist/site/docs/go.html"); !strings.Contains(html, `href="https://example.com/agentd/sdk/doc.go"`) {
 		t.Error("sources of docs/go.md are not linked")
+	}
+}
+
+var (
+	part = regexp.MustCompile(`href="([^"#:]*)#([^"]+)"`)
+	id   = regexp.MustCompile(` id="([^"]+)"`)
+)
+
+// checkParts checks that links to parts of pages lead to them: the headings of the site are named as on GitHub.
+func checkParts(t *testing.T, root string) {
+	t.Helper()
+	named := map[string]map[string]bool{}
+	for _, page := range pages(t) {
+		file := strings.TrimSuffix(page, ".md") + ".html"
+		named[file] = map[string]bool{}
+		for _, m := range id.FindAllStringSubmatch(read(t, root, "dist/site/"+file), -1) {
+			named[file][m[1]] = true
+		}
+	}
+	others := 0
+	for file := range named {
+		for _, m := range part.FindAllStringSubmatch(read(t, root, "dist/site/"+file), -1) {
+			to := file
+			if absolute, ok := strings.CutPrefix(m[1], "/docs-of-agentd/"); ok {
+				to = absolute
+			} else if m[1] != "" {
+				to = path.Join(path.Dir(file), m[1])
+			}
+			if to != file {
+				others++
+			}
+			if headings, ok := named[to]; ok && !headings[m[2]] {
+				t.Errorf("%s links to %s#%s, which is not there", file, to, m[2])
+			}
+		}
+	}
+	if others < 50 {
+		t.Errorf("%d links to parts of other pages were found", others)
 	}
 }
 
@@ -83,15 +123,15 @@ func install(t *testing.T, root string) {
 			t.Fatal(err)
 		}
 	}
-	for _, path := range []string{
+	for _, file := range []string{
 		"package.json", "package-lock.json", "index.md", ".vitepress/config.mjs", ".vitepress/theme/index.mjs", ".vitepress/theme/style.css",
 		".vitepress/theme/Diagram.vue", ".vitepress/theme/Picture.vue",
 	} {
-		to := filepath.Join(root, "site", path)
+		to := filepath.Join(root, "site", file)
 		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(to, []byte(read(t, repository, "site/"+path)), 0o600); err != nil {
+		if err := os.WriteFile(to, []byte(read(t, repository, "site/"+file)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
