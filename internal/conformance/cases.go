@@ -43,6 +43,11 @@ var answering = []testCase{
 		name: "error", rule: "What a handler reports is answered as a system error.", try: tryError,
 		needs: func(o *Options) json.RawMessage { return o.Fail }, without: "it needs --fail: data of a call whose handler reports an error",
 	},
+	{
+		name: "unsendable", rule: "A call whose answer cannot be sent is answered with an error, and the service goes on.", try: tryUnsendable,
+		needs:   func(o *Options) json.RawMessage { return o.Unsendable },
+		without: "it needs --unsendable: data of a call whose handler returns what cannot be sent, such as 2 MiB",
+	},
 	{name: "not-an-event", rule: "What is not an event is acknowledged and not answered.", try: tryNotAnEvent},
 	{name: "other-id", rule: "An event whose id is not the last token of its subject is acknowledged and not answered.", try: tryOtherID},
 }
@@ -232,6 +237,20 @@ func tryError(ctx context.Context, s *session) error {
 	}
 	_, err = s.problem(answer)
 	return err
+}
+
+func tryUnsendable(ctx context.Context, s *session) error {
+	answer, err := s.exchange(ctx, s.Unsendable)
+	if err != nil {
+		return err
+	}
+	if _, err := s.problem(answer); err != nil {
+		return err
+	}
+	if answer, err = s.exchange(ctx, s.valid); err == nil {
+		err = s.success(answer)
+	}
+	return about(err, "the next call")
 }
 
 func tryNotAnEvent(ctx context.Context, s *session) error {

@@ -120,6 +120,9 @@ func (f *foreignClient) store(subject string, event map[string]any) error {
 		if err = f.try(js, m); err == nil {
 			return nil
 		}
+		if errors.Is(err, nats.ErrMaxPayload) {
+			return sdk.Errorf(unless(f, "own-codes", sdk.CodeTooLarge, "EIO"), "%s is not stored: %s", subject, err)
+		}
 	}
 	return sdk.Errorf(unless(f, "own-codes", sdk.CodeUnavailable, "EIO"), "%s is not stored: %s", subject, err)
 }

@@ -28,6 +28,7 @@ func takeRequests(ctx context.Context, d doer) error {
 		}
 	}
 	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 4<<20)
 	for lines.Scan() {
 		var r request
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {

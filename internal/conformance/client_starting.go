@@ -23,6 +23,7 @@ var starting = []clientCase{
 	{name: "attributes", rule: "accesscontrol, traceparent, tokenbudget and requirepermission are attributes of the init event.", try: tryInitAttributes},
 	{name: "principal", rule: "Who is somebody says so: the subjects of starts, requests and messages end with NATS_USER.", try: tryPrincipal},
 	{name: "stored", rule: "A start that no stream takes is an error.", try: tryStored},
+	{name: "too-large", rule: "A start that is larger than the server takes is the error too_large, and the client goes on.", try: tryTooLarge},
 	{name: "reconnect", rule: "A client goes on when the server was away.", try: tryClientReconnect},
 }
 
@@ -266,6 +267,25 @@ func tryStored(ctx context.Context, s *clientSession) error {
 		return err
 	}
 	return s.listen()
+}
+
+func tryTooLarge(ctx context.Context, s *clientSession) error {
+	data, err := json.Marshal(map[string]string{"message": strings.Repeat("hello ", 1<<18)})
+	if err != nil {
+		return err
+	}
+	a, err := s.ask(ctx, request{Do: doStart, Agent: desk, Data: data})
+	if err != nil {
+		return err
+	}
+	if a.Error == nil {
+		return failed("it says that a run is started, though the server takes no message with its data, of %d bytes", len(data))
+	}
+	if a.Error.Code != string(sdk.CodeTooLarge) {
+		s.advise("the code of the error is %q; %s tells callers that it never works", a.Error.Code, sdk.CodeTooLarge)
+	}
+	_, err = s.start(ctx, request{})
+	return about(err, "the next start")
 }
 
 func tryClientReconnect(ctx context.Context, s *clientSession) error {

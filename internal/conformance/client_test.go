@@ -28,7 +28,7 @@ func TestRunClient_GoodClientsPass(t *testing.T) {
 	for _, name := range []string{"sdk", "none"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tryClient(t, name, 4*DefaultPatience).passes(t, 38)
+			tryClient(t, name, 4*DefaultPatience).passes(t, 39)
 		})
 	}
 }
@@ -50,6 +50,7 @@ func TestRunClient_FindsDefects(t *testing.T) {
 		{"nobody", "principal", Failed, "as alice it publishes on agentd.start.travel_desk"},
 		{"forgets", "stored", Failed, "it says that a run is started"},
 		{"own-codes", "stored", Advised, `the code of the error is "EIO"`},
+		{"own-codes", "too-large", Advised, `the code of the error is "EIO"`},
 		{"no-reconnect-client", "reconnect", Failed, "after the server was away: it reports the error unavailable"},
 		{"empty-results", "wait", Failed, "the result is travel.desk.done {}"},
 		{"only-looks-once", "wait-late", Failed, "before the run has ended"},

@@ -72,8 +72,9 @@ type Options struct {
 	// Output is where the program's own output goes.
 	Output io.Writer
 	// Data of a call that is answered with the same each time; empty is {}. Fail is that of one whose handler reports an error,
-	// Slow that of one whose handler takes at least 20 s unless it is told to stop; without them their cases are skipped.
-	Data, Fail, Slow json.RawMessage
+	// Slow that of one whose handler takes at least 20 s unless it is told to stop, Unsendable that of one whose handler returns what cannot
+	// be sent; without them their cases are skipped.
+	Data, Fail, Slow, Unsendable json.RawMessage
 	// Only are the names of the cases to try; none is all.
 	Only []string
 	// Partitions is how many streams calls are divided into; 0 is 1.
@@ -186,7 +187,7 @@ func (o Options) plan() (plan, error) {
 	if len(p.valid) == 0 {
 		p.valid = json.RawMessage("{}")
 	}
-	for name, data := range map[string]json.RawMessage{"data": p.valid, "fail": o.Fail, "slow": o.Slow} {
+	for name, data := range map[string]json.RawMessage{"data": p.valid, "fail": o.Fail, "slow": o.Slow, "unsendable": o.Unsendable} {
 		if len(data) == 0 {
 			continue
 		}

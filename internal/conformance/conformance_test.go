@@ -26,6 +26,7 @@ func tryOn(t *testing.T, partitions int, defect string, patience time.Duration, 
 		Partitions: partitions, Contract: weatherContract(), Command: []string{os.Args[0]}, Only: cases, Patience: patience, Output: t.Output(),
 		Environ: []string{serviceVariable + "=" + defect, "CONFORMANCE_TEST_LOCK=" + filepath.Join(t.TempDir(), "lock")},
 		Data:    json.RawMessage(`{"city":"Bern"}`), Fail: json.RawMessage(`{"city":"Atlantis"}`), Slow: json.RawMessage(`{"city":"Limbo"}`),
+		Unsendable: json.RawMessage(`{"city":"Babel"}`),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +78,7 @@ func TestRun_GoodServicesPass(t *testing.T) {
 	for _, name := range []string{"sdk", "none"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			try(t, name, DefaultPatience).passes(t, 26)
+			try(t, name, DefaultPatience).passes(t, 27)
 		})
 	}
 }
@@ -88,7 +89,7 @@ func TestRun_OnPartitions(t *testing.T) {
 	t.Parallel()
 	t.Run("sdk", func(t *testing.T) {
 		t.Parallel()
-		tryOn(t, 4, "sdk", DefaultPatience).passes(t, 26)
+		tryOn(t, 4, "sdk", DefaultPatience).passes(t, 27)
 	})
 	t.Run("none", func(t *testing.T) {
 		t.Parallel()
@@ -118,6 +119,7 @@ func TestRun_FindsDefects(t *testing.T) {
 		{"errors-as-text", "error", Failed, "not with sys.weather.forecast.error"},
 		{"nameless", "error", Failed, "the error has no errorName"},
 		{"stack", "error", Advised, "the error has an errorStack"},
+		{"oversends", "unsendable", Failed, "it is not acknowledged within 5s"},
 		{"crashes", "not-an-event", Failed, "the program ended: exit status 7"},
 		{"nak", "not-an-event", Failed, "it is not acknowledged"},
 		{"any-id", "other-id", Failed, "it is answered"},

@@ -90,6 +90,8 @@ func serveSDK(ctx context.Context) error {
 		case "Limbo":
 			<-ctx.Done()
 			return forecast{}, ctx.Err()
+		case "Babel":
+			return forecast{strings.Repeat("rain ", 1<<19)}, nil
 		}
 		return forecast{"sunny in " + in.City}, nil
 	})
@@ -311,6 +313,11 @@ func (f *foreign) forecast(ctx context.Context, call wire.Event) (string, *sdk.E
 		}
 		<-ctx.Done()
 		return "", sdk.Errorf(sdk.CodeDeadline, "the service took too long")
+	case "Babel":
+		if !f.has("oversends") {
+			return "", sdk.Errorf(sdk.CodeTooLarge, "the forecast is larger than the server takes")
+		}
+		return strings.Repeat("rain ", 1<<19), nil
 	}
 	return "sunny in " + in.City, nil
 }

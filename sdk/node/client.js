@@ -40,7 +40,7 @@ export class Client {
   /** The runs of an agent with a status ("" is any), as of status, in no order that means anything. */
   async *list(agent, status = "") {
     for (let cursor; ; ) {
-      const page = await this.#ask(agent, { list: { status: status || undefined, cursor } });
+      const page = await this.#ask(agent, JSON.stringify({ list: { status: status || undefined, cursor } }));
       yield* page.runs ?? [];
       if (!(cursor = page.next)) return;
     }
@@ -235,9 +235,10 @@ export class Client {
   async #store(subject, event) {
     const headers = newHeaders();
     headers.set("Content-Type", wire.structured["Content-Type"]);
+    const body = wire.encode(event);
     for (let attempt = 0; ; attempt++) {
       try {
-        const { error } = (await wire.request(this.nc, subject, event, { headers })).json();
+        const { error } = (await wire.request(this.nc, subject, body, { headers })).json();
         if (error) throw new AgentdError("unavailable", `${subject} is not stored: ${error.description}`);
         return;
       } catch (error) {
@@ -258,7 +259,7 @@ export class Client {
     for (;;) {
       let page;
       try {
-        page = await this.#ask(run.agent, { run: run.name, after });
+        page = await this.#ask(run.agent, JSON.stringify({ run: run.name, after }));
       } catch (error) {
         if (error.code === "unknown_run") return; // it has not begun
         throw error;

@@ -95,6 +95,9 @@ async function compile(schema) {
   }
 }
 
+/** What others read of an error that is not for them to read. */
+const internal = () => new AgentdError("internal", "internal error");
+
 /** So many calls may be in hand at once. */
 class Slots {
   #free;
@@ -317,7 +320,7 @@ class Serving {
     const beating = setInterval(() => message.respond("+WPI"), HEARTBEAT);
     try {
       const answer = await this.#answer(message, voided.signal);
-      if (answer && !voided.signal.aborted) await this.#store(wire.replySubject(message.subject), answer);
+      if (answer && !voided.signal.aborted) await this.#respond(wire.replySubject(message.subject), answer);
       message.respond("+ACK");
     } catch (error) {
       this.log.warn(`call ${id} is left to another delivery: ${error.message}`);
@@ -354,10 +357,27 @@ class Serving {
       let problem = error;
       if (!(error instanceof AgentdError)) {
         this.log.error(`the handler of call ${id} failed:`, error); // what went wrong inside is not for others to read
-        problem = new AgentdError("internal", "internal error");
+        problem = internal();
       }
-      const base = this.service.contract.uri || dataschema.slice(0, dataschema.lastIndexOf("/"));
-      return { ...answer, type: `sys.${this.service.type}.error`, dataschema: `${base}/0.0.0`, data: problem.data };
+      return this.#failure(answer, problem);
+    }
+  }
+
+  /** The error in place of an answer. */
+  #failure(answer, { data }) {
+    const schema = answer.dataschema ?? "", base = this.service.contract.uri || schema.slice(0, schema.lastIndexOf("/"));
+    return { ...answer, type: `sys.${this.service.type}.error`, dataschema: `${base}/0.0.0`, data };
+  }
+
+  /** Stores the answer, or the error that it cannot be sent: a handler that is called again would return the same. */
+  async #respond(subject, answer) {
+    try {
+      await this.#store(subject, answer);
+    } catch (error) {
+      if (error.code !== "too_large" && error.code !== "invalid_event") throw error;
+      this.log.error(`the answer to call ${answer.parentid} cannot be sent: ${error.message}`);
+      const large = new AgentdError("too_large", "the answer is larger than the broker takes");
+      await this.#store(subject, this.#failure(answer, error.code === "too_large" ? large : internal()));
     }
   }
 
@@ -382,10 +402,11 @@ class Serving {
     const headers = newHeaders();
     headers.set("Content-Type", wire.structured["Content-Type"]);
     headers.set("Nats-Expected-Last-Subject-Sequence", "0");
+    const body = wire.encode(event);
     for (const pause of [50, 200, 1000, 3000, 0]) {
       let stored;
       try {
-        stored = (await wire.request(this.nc, subject, event, { headers })).json();
+        stored = (await wire.request(this.nc, subject, body, { headers })).json();
       } catch (error) {
         if (!(error instanceof Unavailable)) throw error;
         this.log.warn(`the answer to call ${event.parentid} is not stored yet: ${error.message}`);

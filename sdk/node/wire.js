@@ -6,6 +6,10 @@ import { AgentdError, Unavailable } from "./errors.js";
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$/;
 const CALL = /^(c(?:0|[1-9][0-9]{0,5})-(?:0|[1-9][0-9]{0,3})-[a-z2-7]{26})(-r([1-9][0-9]{0,3}))?(?:-([A-Za-z0-9][A-Za-z0-9_-]{0,63}))?$/;
 const ATTEMPT = /^r[0-9]+(-|$)/;
+// JSON.stringify escapes no other code points so.
+const LONE_SURROGATE = /(?<!\\)(?:\\\\)*\\ud[89a-f]/;
+// How deep data may nest, and how many object members it may have in total.
+const MAX_DEPTH = 64, MAX_MEMBERS = 10064;
 const ALPHABET = "abcdefghijklmnopqrstuvwxyz234567";
 
 export const structured = { "Content-Type": "application/cloudevents+json" };
@@ -56,6 +60,29 @@ export function replySubject(delivered) {
   return [root, "in", ...rest].join(".");
 }
 
+/** An event in structured mode. Throws AgentdError: invalid_event, for what nobody could read. */
+export function encode(event) {
+  let body, data;
+  try {
+    body = JSON.stringify(event);
+    ({ data } = JSON.parse(body));
+  } catch (cause) {
+    throw new AgentdError("invalid_event", `the event has no JSON: ${cause.message}`, { cause });
+  }
+  const n = members(data);
+  if (n > MAX_MEMBERS) throw new AgentdError("invalid_event", `$.data: expected at most ${MAX_MEMBERS} object members in total, got ${n}`);
+  if (LONE_SURROGATE.test(body)) throw new AgentdError("invalid_event", "the event has no JSON in UTF-8: it has a lone surrogate");
+  return body;
+}
+
+/** How many object members data has. Throws AgentdError: invalid_event, where it nests too deep. */
+function members(value, depth = 1) {
+  if (typeof value !== "object" || value === null) return 0;
+  if (depth > MAX_DEPTH) throw new AgentdError("invalid_event", `$.data: expected at most ${MAX_DEPTH} levels of nesting, got more`);
+  const inner = Object.values(value);
+  return inner.reduce((n, v) => n + members(v, depth + 1), Array.isArray(value) ? 0 : inner.length);
+}
+
 /** The event of a message that agentd wrote: it sends structured mode alone. Throws AgentdError: invalid_event. */
 export function decode(message) {
   let event;
@@ -73,11 +100,15 @@ export function decode(message) {
 
 export const newID = (kind) => `${kind}-${randomBytes(13).toString("hex")}`;
 
-/** A request whose failures are AgentdErrors: Unavailable, or permission_denied. */
+/** A request whose failures are AgentdErrors: Unavailable, permission_denied, or too_large, which is not sent. */
 export async function request(nc, subject, body, { headers, timeout = 5000 } = {}) {
   try {
-    return await nc.request(subject, typeof body === "string" ? body : JSON.stringify(body), { headers, timeout });
+    return await nc.request(subject, body, { headers, timeout });
   } catch (cause) {
+    if (/max_payload/.test(cause.message)) {
+      const message = `the message on ${subject} is larger than the server takes (${nc.info?.max_payload} bytes)`;
+      throw new AgentdError("too_large", message, { cause });
+    }
     if (/permission/i.test(cause.message)) throw new AgentdError("permission_denied", cause.message, { cause });
     throw new Unavailable(`no answer from ${subject}: ${cause.message}`, { cause });
   }

@@ -22,6 +22,7 @@ func TestConformance_ByHand(t *testing.T) {
 	want := map[string]conformance.Outcome{
 		"drain": conformance.Advised, "invalid-data": conformance.Advised, // it leaves checking data to agentd
 		"deadline": conformance.Skipped, "voided": conformance.Skipped, "heartbeat": conformance.Skipped,
+		"unsendable": conformance.Skipped,
 	}
 	for _, r := range report.Results {
 		if r.Outcome != cmp.Or(want[r.Case], conformance.Passed) {
@@ -46,6 +47,7 @@ func TestConformance(t *testing.T) {
 			report, err := conformance.Run(t.Context(), conformance.Options{
 				Partitions: try.partitions, Contract: docContract(t), Command: c.args, Environ: c.env, Output: t.Output(),
 				Data: json.RawMessage(`{"city":"Bern"}`), Fail: json.RawMessage(`{"city":"Atlantis"}`), Slow: json.RawMessage(`{"city":"Limbo"}`),
+				Unsendable: json.RawMessage(`{"city":"Babel"}`),
 			})
 			if err != nil {
 				t.Fatal(err)

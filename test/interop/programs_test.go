@@ -64,17 +64,23 @@ func pythonCommand(t *testing.T) command {
 }
 
 // pythonSDKCommand is a service of sdk/python.
-func pythonSDKCommand(t *testing.T) command {
+func pythonSDKCommand(t *testing.T) command { return pythonSDKService(t, "forecast_sdk.py") }
+
+func pythonSDKService(t *testing.T, file string) command {
+	t.Helper()
 	lookPath(t, "python3")
 	return command{
-		args: []string{"python3", absolute(t, "python/forecast_sdk.py"), contractFile(t)},
+		args: []string{"python3", absolute(t, "python/"+file), contractFile(t)},
 		env:  []string{"PYTHONPATH=" + absolute(t, "../../sdk/python"), "PYTHONDONTWRITEBYTECODE=1"},
 	}
 }
 
 // nodeSDKCommand is a service of sdk/node.
-func nodeSDKCommand(t *testing.T) command {
-	return command{args: []string{"node", filepath.Join(nodeSDKFolder(t), "forecast_sdk.mjs"), contractFile(t)}}
+func nodeSDKCommand(t *testing.T) command { return nodeSDKService(t, "forecast_sdk.mjs") }
+
+func nodeSDKService(t *testing.T, file string) command {
+	t.Helper()
+	return command{args: []string{"node", filepath.Join(nodeSDKFolder(t), file), contractFile(t)}}
 }
 
 // contractFile is the contract as JSON: YAML needs a package.
@@ -98,7 +104,7 @@ func nodeSDKFolder(t *testing.T) string {
 	if err := os.CopyFS(filepath.Join(dir, "agentd"), os.DirFS("../../sdk/node")); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"client_conformance.mjs", "client_sdk.mjs", "forecast_sdk.mjs"} {
+	for _, name := range []string{"client_conformance.mjs", "client_sdk.mjs", "forecast_sdk.mjs", "unsendable_sdk.mjs"} {
 		source, err := os.ReadFile(filepath.Join("node", name))
 		if err == nil {
 			// A package finds itself by its own name, and here the programs are beside it.

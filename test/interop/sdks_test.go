@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -160,6 +162,75 @@ func TestSDKs_GiveUpWhatIsDue(t *testing.T) {
 			w.NoDeadLetter()
 		})
 	}
+}
+
+// An answer that cannot be sent is an error, at once: its handler is called once, and the calls beside it are answered.
+func TestSDKs_AnswersThatCannotBeSent(t *testing.T) {
+	t.Parallel()
+	for name, service := range map[string]struct {
+		command  func(*testing.T) command
+		internal []string
+	}{
+		"python": {
+			func(t *testing.T) command { return pythonSDKService(t, "unsendable_sdk.py") },
+			[]string{"Strange", "Cycle", "Surrogate", "Wide", "Deep", "NaN", "Cancelled"},
+		},
+		"node": {
+			func(t *testing.T) command { return nodeSDKService(t, "unsendable_sdk.mjs") },
+			[]string{"Strange", "Cycle", "Surrogate", "Wide", "Deep"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want := map[string]string{"Bern": "sunny in Bern", "Large": string(sdk.CodeTooLarge), "LargeError": string(sdk.CodeTooLarge)}
+			for _, c := range service.internal {
+				want[c] = string(sdk.CodeInternal)
+			}
+			cities := slices.Sorted(maps.Keys(want))
+			var calls []map[string]any
+			for _, c := range cities {
+				calls = append(calls, city(c))
+			}
+			w := newWorld(t, docContract(t), time.Minute, calls...)
+			p := run(t, service.command(t), w.host)
+			began := time.Now()
+			told := w.results(w.start("trip"))
+			if took := time.Since(began); took > broker.CallWait {
+				t.Errorf("it took %s: calls were delivered again", took)
+			}
+			for i, c := range cities {
+				if !strings.Contains(told[i].Text, want[c]) || told[i].IsError != (c != "Bern") {
+					t.Errorf("%s: the model was told %+v, want %s", c, told[i], want[c])
+				}
+				if n := strings.Count(p.log.String(), "CALLED "+c+"\n"); n != 1 {
+					t.Errorf("%s: the handler was called %d times, want 1", c, n)
+				}
+			}
+			w.settled()
+			w.NoDeadLetter()
+		})
+	}
+}
+
+// A program that cancels its service, as it ends, has left what it had in hand to others.
+func TestPythonSDK_CancelledService(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, docContract(t), time.Minute, city("Bern"))
+	w.shorten()
+	first := run(t, pythonSDKService(t, "cancelled_sdk.py"), w.host)
+	r := w.start("trip")
+	if err := first.cmd.Wait(); err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+	if info := w.consumerInfo(); info.NumAckPending != 1 {
+		t.Errorf("%d calls are to be delivered again, want 1", info.NumAckPending)
+	}
+	run(t, pythonSDKCommand(t), w.host)
+	if got := w.results(r); len(got) != 1 || got[0].IsError || !strings.Contains(got[0].Text, "sunny in Bern") {
+		t.Errorf("the model was told %+v", got)
+	}
+	w.settled()
+	w.NoDeadLetter()
 }
 
 // What a run did can be removed while somebody follows it, or before they wait for it without knowing which request began it: both are told

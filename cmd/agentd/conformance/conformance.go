@@ -21,11 +21,11 @@ import (
 )
 
 type flags struct {
-	service, data, fail, slow string
-	client                    bool
-	cases                     []string
-	partitions                int
-	patience                  time.Duration
+	service, data, fail, slow, unsendable string
+	client                                bool
+	cases                                 []string
+	partitions                            int
+	patience                              time.Duration
 }
 
 // Command is agentd conformance.
@@ -48,12 +48,13 @@ func Command(a *cli.App) *cobra.Command {
 	cmd.Flags().StringVar(&f.data, "data", "{}", "data of a call that is answered, with the same each time")
 	cmd.Flags().StringVar(&f.fail, "fail", "", "data of a call whose handler reports an error")
 	cmd.Flags().StringVar(&f.slow, "slow", "", "data of a call whose handler takes at least 20 s unless it is told to stop")
+	cmd.Flags().StringVar(&f.unsendable, "unsendable", "", "data of a call whose handler returns what cannot be sent, such as a text of 2 MiB")
 	cmd.Flags().StringSliceVar(&f.cases, "case", nil, "only these cases; of services: "+strings.Join(conformance.Names(), ", ")+
 		"; of clients: "+strings.Join(conformance.ClientNames(), ", "))
 	cmd.Flags().IntVar(&f.partitions, "partitions", 1, "into how many streams the calls of the service are divided")
 	cmd.Flags().DurationVar(&f.patience, "patience", conformance.DefaultPatience, "how long PROGRAM may take for anything")
 	cmd.MarkFlagsOneRequired("service", "client")
-	for _, ofServices := range []string{"service", "data", "fail", "slow", "partitions"} {
+	for _, ofServices := range []string{"service", "data", "fail", "slow", "unsendable", "partitions"} {
 		cmd.MarkFlagsMutuallyExclusive(ofServices, "client")
 	}
 	return cmd
@@ -84,6 +85,7 @@ func try(ctx context.Context, a *cli.App, f flags, command []string) (conformanc
 	return conformance.Run(ctx, conformance.Options{
 		Contract: contract, Command: command, Output: a.Err, Only: f.cases, Patience: f.patience,
 		Partitions: f.partitions, Data: json.RawMessage(f.data), Fail: json.RawMessage(f.fail), Slow: json.RawMessage(f.slow),
+		Unsendable: json.RawMessage(f.unsendable),
 	})
 }
 

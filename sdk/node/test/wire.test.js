@@ -31,6 +31,18 @@ test("what is not an event is refused", () => {
   }
 });
 
+test("what nobody could read is not sent", () => {
+  const deep = (levels) => (levels > 1 ? { in: deep(levels - 1) } : {});
+  const wide = (members) => ({ rows: Array.from({ length: members - 1 }, () => ({ a: 1 })) });
+  const cycle = {};
+  cycle.a = cycle;
+  const refused = [{ a: 10n }, cycle, { a: "\ud800" }, { "\udfff": 1 }, { a: "\\\ud800" }, wide(10065), deep(65), deep(5000), { a: [[deep(62)]] }];
+  for (const data of refused) assert.throws(() => wire.encode({ specversion: "1.0", data }), { code: "invalid_event" });
+  for (const data of [wide(10064), deep(64), { a: [deep(62)] }, { a: "\u{1f600} \\ud800 \\\\ud800" }, undefined]) {
+    assert.deepEqual(JSON.parse(wire.encode({ data })).data, data);
+  }
+});
+
 test("an answer goes nowhere but where the call was delivered", () => {
   assert.throws(() => wire.replySubject("agentd.in.local.weather_forecast.desk.253.run.call"), { code: "invalid_event" });
 });

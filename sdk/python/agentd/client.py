@@ -263,9 +263,10 @@ class Client:
 
     async def _store(self, subject: str, event: dict[str, Any]) -> None:
         """Publishes to a stream. It is repeat-safe, because the event's id is its identity: what is lost is sent again."""
+        body = wire.encode(event)
         for attempt in range(5):
             try:
-                stored = json.loads((await self._transport.request(subject, wire.encode(event), wire.STRUCTURED)).data)
+                stored = json.loads((await self._transport.request(subject, body, wire.STRUCTURED)).data)
             except (TimeoutError, Unavailable):
                 if attempt == 4:
                     raise

@@ -15,7 +15,7 @@ from collections import deque
 from typing import Any, AsyncIterator, Callable
 from urllib.parse import unquote, urlsplit
 
-from .errors import Unavailable
+from .errors import AgentdError, Unavailable
 from .transport import Message
 
 log = logging.getLogger("agentd.nats")
@@ -80,6 +80,7 @@ class Connection:
         self._writer: asyncio.StreamWriter | None = None
         self._ready = asyncio.Event()
         self._pongs = 0
+        self._max_payload = 2**20
         self._refused: Exception | None = None
         self._denied: dict[str, asyncio.Future[Message]] = {}
         self._running: asyncio.Task[None] | None = None
@@ -140,17 +141,14 @@ class Connection:
         return lambda: self._reconnected.remove(call)
 
     async def publish(self, subject: str, data: bytes = b"", headers: dict[str, str] | None = None, reply: str = "") -> None:
-        """Sends a message; nobody says that it arrived. Waits while the connection is lost."""
+        """Sends a message; nobody says that it arrived. Waits while the connection is lost. Raises AgentdError: too_large."""
         await self._ready.wait()
         if any(c in subject + reply for c in " \r\n\t") or not subject:
             raise ValueError(f"{subject!r} is not a subject")
-        if headers:
-            if any(c in name + value for name, value in headers.items() for c in "\r\n"):
-                raise ValueError("a header has a line break")
-            head = ("NATS/1.0\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n").encode()
-            await self._send(f"HPUB {subject} {reply} {len(head)} {len(head) + len(data)}\r\n".encode() + head + data + b"\r\n")
-        else:
-            await self._send(f"PUB {subject} {reply} {len(data)}\r\n".encode() + data + b"\r\n")
+        head = header_block(headers)
+        size = checked_size(subject, head, data, self._max_payload)
+        operation = f"HPUB {subject} {reply} {len(head)} {size}" if head else f"PUB {subject} {reply} {size}"
+        await self._send(operation.encode() + b"\r\n" + head + data + b"\r\n")
 
     async def request(
         self, subject: str, data: bytes = b"", headers: dict[str, str] | None = None, timeout: float = 5.0
@@ -177,14 +175,19 @@ class Connection:
         self._numbers += 1
         subscription = Subscription(self, self._numbers, subject)
         self._subscriptions[subscription.sid] = subscription
-        if self._ready.is_set():
-            await self._send(f"SUB {subject} {subscription.sid}\r\n".encode())
+        await self._tell(f"SUB {subject} {subscription.sid}")
         return subscription
 
     async def unsubscribe(self, subscription: Subscription) -> None:
-        if self._subscriptions.pop(subscription.sid, None) and self._ready.is_set():
-            await self._send(f"UNSUB {subscription.sid}\r\n".encode())
+        if self._subscriptions.pop(subscription.sid, None):
+            await self._tell(f"UNSUB {subscription.sid}")
         subscription.end()
+
+    async def _tell(self, operation: str) -> None:
+        """Of a subscription; a server that is not there is told of all when it is."""
+        if self._ready.is_set():
+            with contextlib.suppress(Unavailable):
+                await self._send(operation.encode() + b"\r\n")
 
     async def _send(self, data: bytes) -> None:
         if not self._writer:
@@ -225,17 +228,20 @@ class Connection:
         async with asyncio.timeout(CONNECT_TIMEOUT):
             reader, self._writer = await asyncio.open_connection(host, port, limit=2**20)
             try:
-                info = json.loads((await reader.readuntil(b"\r\n"))[len("INFO "):])
+                info = self._informed((await reader.readuntil(b"\r\n"))[len("INFO "):])
                 if self._tls or info.get("tls_required"):
                     await self._writer.start_tls(self._tls or ssl.create_default_context(), server_hostname=host)
                 hello = b"CONNECT " + json.dumps(self._options).encode() + b"\r\n"
                 hello += f"SUB {self._inbox}.* 0\r\n".encode()
-                hello += b"".join(f"SUB {s.subject} {s.sid}\r\n".encode() for s in self._subscriptions.values())
                 self._writer.write(hello + b"PING\r\n")
                 while (line := await reader.readuntil(b"\r\n")) != b"PONG\r\n":
                     if line.startswith(b"-ERR"):
                         text = line[4:].decode(errors="replace").strip()
                         raise (PermissionError if REFUSED.search(text) else ConnectionError)(text)
+                    if line.startswith(b"INFO "):
+                        self._informed(line[len("INFO "):])
+                # Now, with those that came meanwhile; and one that the server refuses is no login that it refuses.
+                self._writer.write(b"".join(f"SUB {s.subject} {s.sid}\r\n".encode() for s in self._subscriptions.values()))
             except BaseException:
                 self._writer.close()
                 self._writer = None
@@ -243,6 +249,12 @@ class Connection:
         self._pongs = 0
         self._ready.set()
         return reader
+
+    def _informed(self, text: bytes) -> dict[str, Any]:
+        """What the server says of itself when a client comes, and again when it changes."""
+        info = json.loads(text)
+        self._max_payload = info.get("max_payload", self._max_payload)
+        return info
 
     async def _serve(self, reader: asyncio.StreamReader) -> None:
         """Reads until the connection is lost."""
@@ -287,6 +299,8 @@ class Connection:
                 await self._send(b"PONG\r\n")
             case b"PONG":
                 self._pongs = 0
+            case b"INFO":
+                self._informed(rest)
             case b"-ERR":
                 self._error(rest.decode(errors="replace").strip("' "))
 
@@ -317,6 +331,22 @@ class Connection:
 def _host(server: str) -> str:
     """A server's address, without the login."""
     return urlsplit(server).netloc.rpartition("@")[2]
+
+
+def checked_size(subject: str, head: bytes, data: bytes, most: int) -> int:
+    """How large a message is. Raises AgentdError: too_large, for which the server would end the connection and all that is done on it."""
+    size = len(head) + len(data)
+    if size > most:
+        raise AgentdError("too_large", f"the message on {subject} has {size} bytes, and the server takes {most}")
+    return size
+
+
+def header_block(headers: dict[str, str] | None) -> bytes:
+    if not headers:
+        return b""
+    if any(c in name + value for name, value in headers.items() for c in "\r\n"):
+        raise ValueError("a header has a line break")
+    return ("NATS/1.0\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n").encode()
 
 
 def parse_headers(block: bytes) -> tuple[dict[str, str], int]:

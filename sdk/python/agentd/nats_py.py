@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, AsyncIterator, Callable
 
 from .errors import Unavailable
+from .nats import checked_size, header_block
 from .transport import Message
 
 if TYPE_CHECKING:
@@ -67,13 +68,19 @@ class Adapter:
         return self._client.new_inbox()
 
     async def publish(self, subject: str, data: bytes = b"", headers: dict[str, str] | None = None, reply: str = "") -> None:
+        self._check_size(subject, data, headers)
         await self._client.publish(subject, data, reply=reply, headers=headers)
+
+    def _check_size(self, subject: str, data: bytes, headers: dict[str, str] | None) -> None:
+        """nats-py does not count the headers, and the server does."""
+        checked_size(subject, header_block(headers), data, self._client.max_payload)
 
     async def request(
         self, subject: str, data: bytes = b"", headers: dict[str, str] | None = None, timeout: float = 5.0
     ) -> Message:
         import nats.errors
 
+        self._check_size(subject, data, headers)
         try:
             return _message(await self._client.request(subject, data, timeout=timeout, headers=headers))
         except nats.errors.NoRespondersError:

@@ -29,6 +29,8 @@ PATIENCE = 1.0
 MISSING = (10059, 10014)
 # The server refuses to store a second answer on a reply subject with this code.
 WRONG_LAST_SEQUENCE = 10071
+# What others read of an error that is not for them to read.
+INTERNAL = AgentdError("internal", "internal error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +109,12 @@ class Service:
         if definition is None or handler is None:
             raise AgentdError("contract_missing", f"version {call.version} of {self.type} is not served here")
         self._check(call.version, "", definition["accepts"], call.data)
-        data = await handler(call, call.data)
+        returned = await handler(call, call.data)
         types = list(definition["emits"])
-        kind = data.pop("$type", types[0]) if isinstance(data, dict) else types[0]
-        if not isinstance(data, dict) or kind not in types:
-            raise TypeError(f"the handler returned {type(data).__name__}; want a dict, with $type one of {', '.join(types)}")
+        data = dict(returned) if isinstance(returned, dict) else {}  # the handler may return the same dict again
+        kind = data.pop("$type", types[0])
+        if not isinstance(returned, dict) or kind not in types:
+            raise TypeError(f"the handler returned {type(returned).__name__}; want a dict, with $type one of {', '.join(types)}")
         self._check(call.version, kind, definition["emits"][kind], data)
         return {"type": kind, "data": data}
 
@@ -181,6 +184,7 @@ class _Serving:
     def __init__(self, service: Service, transport: Transport, stop: asyncio.Event):
         self.service, self.transport, self.stop = service, transport, stop
         self.active: dict[str, asyncio.Task[None]] = {}
+        self.voided: set[asyncio.Task[None]] = set()
         self.free = asyncio.Semaphore(service.slots)
 
     async def run(self) -> None:
@@ -196,9 +200,10 @@ class _Serving:
                 log.info("%d calls are finished before the end", len(self.active))
                 await asyncio.gather(*self.active.values(), return_exceptions=True)
         finally:
-            hearing.cancel()
-            for task in self.active.values():
+            left = [hearing, *self.active.values()]
+            for task in left:
                 task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
 
     async def _hear(self, subject: str) -> None:
         if self.service.hear_voids:
@@ -207,6 +212,7 @@ class _Serving:
 
     def _void(self, subject: str) -> None:
         if task := self.active.get(subject.rsplit(".", 1)[1]):
+            self.voided.add(task)
             task.cancel()
 
     async def _consumers(self, name: str) -> list[str]:
@@ -240,15 +246,18 @@ class _Serving:
                 self.free.release()  # a slot is taken when a call is there, of whichever consumer
                 pull = asyncio.create_task(self._next(consumer, trouble))
                 forget = self.transport.on_reconnect(pull.cancel)  # the server that is there now does not know of it
-                await asyncio.wait({pull, stopping}, return_when=asyncio.FIRST_COMPLETED)
-                forget()
-                if not pull.done():
+                try:
+                    await asyncio.wait({pull, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    forget()
                     pull.cancel()  # what the server still delivers comes again to others
-                    with contextlib.suppress(asyncio.CancelledError):
-                        await pull
+                await asyncio.wait({pull})
                 message = None if pull.cancelled() else pull.result()
                 if message is not None:
-                    await self._take(message)
+                    try:
+                        await self._take(message)
+                    except Exception as e:
+                        log.warning("a call is left to another delivery: %s", _reason(e))
         finally:
             stopping.cancel()
 
@@ -271,7 +280,7 @@ class _Serving:
                     trouble.over()
                     return None if message.status else message
                 trouble.refused(message.status)
-        except (TimeoutError, Unavailable, PermissionError) as e:
+        except Exception as e:  # whatever it is, calls may come again
             trouble.failed(e)
         await asyncio.sleep(1)
         return None
@@ -315,6 +324,7 @@ class _Serving:
 
         def ended(_: asyncio.Task[None]) -> None:
             self.free.release()
+            self.voided.discard(task)
             if self.active.get(name) is task:
                 del self.active[name]
 
@@ -324,16 +334,18 @@ class _Serving:
         extending = asyncio.create_task(self._extend(message))
         try:
             answer = await self._answer(message)
-            if answer is not None and not await self._store(wire.reply_subject(message.subject), answer):
+            if answer is not None and not await self._respond(wire.reply_subject(message.subject), answer):
                 return
             await self.transport.publish(message.reply, b"+ACK")
         except asyncio.CancelledError:
-            if self.stop.is_set():
-                raise
+            if asyncio.current_task() not in self.voided:
+                raise  # the service ends: the call is another's, who waits for its answer
             log.info("call %s was voided while it was handled", message.subject.rsplit(".", 1)[1])
             await self.transport.publish(message.reply, b"+ACK")
         except Unavailable as e:
             log.warning("a call is left to another delivery: %s", e)
+        except Exception:
+            log.exception("a call is left to another delivery")
         finally:
             extending.cancel()
 
@@ -371,21 +383,37 @@ class _Serving:
         except TimeoutError as e:
             if not due.expired():
                 log.exception("the handler of call %s failed", call.id)
-                error = AgentdError("internal", "internal error")
+                error = INTERNAL
             else:
                 error = AgentdError("deadline_exceeded", "the service took too long", retryable=True)
-        except Exception:
+        except (Exception, asyncio.CancelledError) as e:
+            if asyncio.current_task().cancelling():  # else it was something of the handler's that was cancelled
+                raise asyncio.CancelledError from e
             log.exception("the handler of call %s failed", call.id)
-            error = AgentdError("internal", "internal error")
-        base = self.service.contract.get("uri") or schema.rpartition("/")[0]
-        return reply | {"type": f"sys.{self.service.type}.error", "dataschema": f"{base}/0.0.0", "data": error.data()}
+            error = INTERNAL
+        return self._failure(reply, error)
+
+    def _failure(self, answer: dict[str, Any], error: AgentdError) -> dict[str, Any]:
+        """The error in place of an answer."""
+        base = self.service.contract.get("uri") or answer["dataschema"].rpartition("/")[0]
+        return answer | {"type": f"sys.{self.service.type}.error", "dataschema": f"{base}/0.0.0", "data": error.data()}
+
+    async def _respond(self, subject: str, answer: dict[str, Any]) -> bool:
+        """Stores the answer, or the error that it cannot be sent: a handler that is called again would return the same. False leaves
+        the call to another delivery."""
+        try:
+            return await self._store(subject, answer)
+        except AgentdError as e:
+            log.error("the answer to call %s cannot be sent: %s", answer["parentid"], e)
+            large = AgentdError("too_large", "the answer is larger than the broker takes")
+            return await self._store(subject, self._failure(answer, large if e.code == "too_large" else INTERNAL))
 
     async def _store(self, subject: str, event: dict[str, Any]) -> bool:
         """Stores the answer, once. False leaves the call to another delivery."""
-        headers = wire.STRUCTURED | {"Nats-Expected-Last-Subject-Sequence": "0"}
+        body, headers = wire.encode(event), wire.STRUCTURED | {"Nats-Expected-Last-Subject-Sequence": "0"}
         for pause in (0.05, 0.2, 1.0, 3.0, 0.0):
             try:
-                stored = json.loads((await self.transport.request(subject, wire.encode(event), headers)).data)
+                stored = json.loads((await self.transport.request(subject, body, headers)).data)
             except (TimeoutError, Unavailable) as e:
                 log.warning("the answer to call %s is not stored yet: %s", event["parentid"], _reason(e))
                 await asyncio.sleep(pause)

@@ -34,12 +34,14 @@ class Transport(Protocol):
 
     user: str
 
-    async def publish(self, subject: str, data: bytes = b"", headers: dict[str, str] | None = None, reply: str = "") -> None: ...
+    async def publish(self, subject: str, data: bytes = b"", headers: dict[str, str] | None = None, reply: str = "") -> None:
+        """Raises AgentdError: too_large for more than the server takes, which is not sent."""
+        ...
 
     async def request(
         self, subject: str, data: bytes = b"", headers: dict[str, str] | None = None, timeout: float = 5.0
     ) -> Message:
-        """The answer. Raises TimeoutError, Unavailable when nobody listens, and PermissionError when the server forbids it."""
+        """The answer. Raises as publish does, TimeoutError, Unavailable when nobody listens, and PermissionError when the server forbids it."""
         ...
 
     async def subscribe(self, subject: str) -> Subscription: ...

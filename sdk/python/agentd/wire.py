@@ -15,6 +15,8 @@ from .errors import AgentdError
 
 STRUCTURED = {"Content-Type": "application/cloudevents+json"}
 MAX_MILESTONE = 2**63 - 1
+# How deep data may nest, and how many object members it may have in total.
+MAX_DEPTH, MAX_MEMBERS = 64, 10064
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
 _CALL = re.compile(
@@ -73,9 +75,28 @@ def reply_subject(delivered: str) -> str:
 
 
 def encode(event: dict[str, Any]) -> bytes:
-    """An event in structured mode. Attributes that are None are left out."""
+    """An event in structured mode. Attributes that are None are left out. Raises AgentdError: invalid_event, for what nobody could read."""
     present = {name: value for name, value in event.items() if value is not None}
-    return json.dumps(present, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    try:
+        if (members := _members(present.get("data"))) > MAX_MEMBERS:
+            raise AgentdError("invalid_event", f"$.data: expected at most {MAX_MEMBERS} object members in total, got {members}")
+        return json.dumps(present, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    except (TypeError, ValueError) as e:
+        raise AgentdError("invalid_event", f"the event has no JSON in UTF-8: {e}") from e
+
+
+def _members(value: Any, depth: int = 1) -> int:
+    """How many object members data has. Raises AgentdError: invalid_event, where it nests too deep or a name would be there twice."""
+    if not isinstance(value, (dict, list, tuple)):
+        return 0
+    if depth > MAX_DEPTH:
+        raise AgentdError("invalid_event", f"$.data: expected at most {MAX_DEPTH} levels of nesting, got more")
+    if not isinstance(value, dict):
+        return sum(_members(v, depth + 1) for v in value)
+    names = {name if isinstance(name, str) else json.dumps(name) for name in value}
+    if len(names) < len(value):
+        raise AgentdError("invalid_event", "$.data: expected each name once in an object, got twice")
+    return len(value) + sum(_members(v, depth + 1) for v in value.values())
 
 
 def decode(body: bytes) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The test vectors that every implementation of the wire shares (docs/wire.md#test-vectors)."""
 
+import datetime
 import json
 import unittest
 from pathlib import Path
@@ -57,6 +58,23 @@ class Hostile(unittest.TestCase):
     def test_an_answer_goes_nowhere_but_where_the_call_was_delivered(self):
         with self.assertRaises(AgentdError):
             wire.reply_subject("agentd.in.local.weather_forecast.desk.253.run.call")
+
+    def test_what_nobody_could_read_is_not_sent(self):
+        def deep(levels):
+            return {"in": deep(levels - 1)} if levels > 1 else {}
+
+        def wide(members):
+            return {"rows": [{"a": 1} for _ in range(members - 1)]}
+
+        cycle = {}
+        cycle["a"] = cycle
+        for data in ({"a": datetime.datetime.now()}, {"a": float("nan")}, {"a": "\ud800"}, {"\udfff": 1}, {b"a": 1}, {"1": 1, 1: 1},
+                     {"a": 10**5000}, {"a": {1}}, cycle, wide(10065), deep(65), {"a": [[deep(62)]]}):
+            with self.subTest(data=str(type(data))), self.assertRaises(AgentdError) as caught:
+                wire.encode({"specversion": "1.0", "data": data})
+            self.assertEqual(caught.exception.code, "invalid_event")
+        for data in (wide(10064), deep(64), {"a": [deep(62)]}, {"1": 1, 2: 2}, {"a": "\U0001f600 \\ud800"}):
+            self.assertEqual(json.loads(wire.encode({"data": data}))["data"], json.loads(json.dumps(data)))
 
     def test_headers(self):
         self.assertEqual(parse_headers(b"NATS/1.0 408 Request Timeout\r\nA: b:c\r\n\r\n"), ({"A": "b:c"}, 408))

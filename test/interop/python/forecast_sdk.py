@@ -14,6 +14,8 @@ async def forecast(call, data):
         raise ToolError("the weather is unknown in Atlantis")
     if data["city"] == "Limbo":
         await asyncio.Event().wait()
+    if data["city"] == "Babel":
+        return {"text": "rain " * (1 << 19)}
     return {"text": "sunny in " + data["city"]}
 
 
