@@ -57,7 +57,7 @@ func (p vendor) failure(ctx context.Context, model string, res *http.Response, e
 	switch {
 	case res == nil:
 		return p.unavailable("could not be reached", err)
-	case res.StatusCode >= http.StatusBadRequest:
+	case res.StatusCode >= http.StatusMultipleChoices:
 		return p.statusFailure(model, res, err)
 	case !isModelContent(res.Header.Get("Content-Type")):
 		return p.notAModel(res).WithCause(err)
@@ -90,6 +90,8 @@ func isModelContent(contentType string) bool {
 func (p vendor) statusFailure(model string, res *http.Response, cause error) error {
 	said := p.read(res)
 	switch status := res.StatusCode; {
+	case status < http.StatusBadRequest:
+		return p.redirected(res).WithCause(cause)
 	case status == http.StatusTooManyRequests && said.kind == noCredit:
 		// Waiting does not fill an account.
 		return sdk.Errorf(sdk.CodeConfig, "the account at model provider %q has no credit left%s", p.name, said).
@@ -108,6 +110,15 @@ func (p vendor) statusFailure(model string, res *http.Response, cause error) err
 	default:
 		return sdk.Errorf(sdk.CodeConfig, "%s%s", p.refusal(status, model), said).WithCause(cause)
 	}
+}
+
+// redirected names the host that a server points to, and no more: what follows it may be a secret.
+func (p vendor) redirected(res *http.Response) *sdk.Error {
+	to, err := res.Location()
+	if err != nil {
+		return sdk.Errorf(sdk.CodeConfig, "model provider %q answered with status %d; check its base URL", p.name, res.StatusCode)
+	}
+	return sdk.Errorf(sdk.CodeConfig, "model provider %q redirects to %q, which is not followed; check its base URL", p.name, p.clean(to.Host))
 }
 
 // refusesRequest reports whether a status, or what the provider said with it, is about the request itself, so that it would be

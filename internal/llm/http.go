@@ -54,7 +54,7 @@ func (e endpoint) post(ctx context.Context, path string, header http.Header, bod
 	if err != nil {
 		return nil, err // it says which request
 	}
-	if res.StatusCode < http.StatusBadRequest {
+	if res.StatusCode < http.StatusMultipleChoices {
 		return res, nil
 	}
 	said, err := io.ReadAll(res.Body) // as much as limited lets through

@@ -6,6 +6,9 @@ const llm = "internal/llm."
 var ofModels = []mutant{
 	// The client.
 	{"a refusal is read as a reply", condition(llm+"endpoint.post", "StatusCode", "true"), of("TestOpenAI_ErrorClasses")},
+	{"the key and the prompt go where a server points", value(llm+"limited", "CheckRedirect", "nil"), of("TestProvider_FollowsNoRedirect")},
+	{"a redirect is read as a reply", condition(llm+"endpoint.post", "StatusCode", "res.StatusCode < http.StatusBadRequest"), of("TestProvider_FollowsNoRedirect")},
+	{"errors show the address that a server points to", call(llm+"vendor.redirected", "clean", "to.String()"), of("TestProvider_FollowsNoRedirect")},
 	{"models read markup in escapes", call(llm+"endpoint.post", "SetEscapeHTML", ""), of("TestOpenAI_RequestBodies")},
 	{"the query of a base URL is lost", call(llm+"endpoint.post", "String", "(&url.URL{Scheme: e.base.Scheme, Host: e.base.Host, Path: e.base.JoinPath(path).Path}).String()"), of("TestOpenAI_BaseURL")},
 	{"requests do not say whose they are", condition(llm+"vendor.runHeader", "sendRun", "true"), of("TestOpenAI_Headers")},
