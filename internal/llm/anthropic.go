@@ -87,7 +87,7 @@ func (p *Anthropic) Generate(
 	}
 	defer func() { _ = res.Body.Close() }() // the reply is whole or lost by now
 	blocks := blocks{model: p.modelName(req.Model)}
-	err = events(res.Body, func(data []byte) (enough bool, err error) {
+	err = events(res.Body, blocks.whole, func(data []byte) (enough bool, err error) {
 		var event messageEvent
 		if err := decode(data, &event); err != nil {
 			return false, err
@@ -96,7 +96,7 @@ func (p *Anthropic) Generate(
 			return false, &streamError{data}
 		}
 		blocks.add(event, onDelta)
-		return false, blocks.kept.err()
+		return event.Type == eventMessageStop, blocks.kept.err()
 	})
 	if err != nil {
 		return sdk.ModelReply{}, p.failure(ctx, req.Model, res, err)

@@ -37,6 +37,9 @@ type block struct {
 	content   strings.Builder
 }
 
+// whole reports whether the model has ended its reply.
+func (b *blocks) whole() bool { return b.stop != "" }
+
 func (b *blocks) add(event messageEvent, onDelta func(sdk.Delta)) {
 	switch event.Type {
 	case "message_start":

@@ -86,6 +86,9 @@ const (
 	blockTypeRedacted = "redacted_thinking"
 )
 
+// eventMessageStop is the last event of a stream. Some servers keep the connection after it.
+const eventMessageStop = "message_stop"
+
 func textBlock(text string) textParam { return textParam{Text: text, Type: blockTypeText} }
 
 type toolDeclared struct {

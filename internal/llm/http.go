@@ -80,13 +80,14 @@ type streamError struct{ data []byte }
 
 func (e *streamError) Error() string { return "the stream has an error" }
 
-// events calls handle with the data of each event of a stream, until it has had enough or the stream ends.
-func events(stream io.Reader, handle func(data []byte) (enough bool, err error)) error {
+// events calls handle with the data of each event of a stream, until it has had enough or the stream ends. A stream that breaks, or is
+// waited for in vain, has ended when whole says that the reply is there.
+func events(stream io.Reader, whole func() bool, handle func(data []byte) (enough bool, err error)) error {
 	lines := bufio.NewReader(stream)
 	var data []byte
 	for {
 		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) || err != nil && whole() {
 			return nil // an event that is not closed is not whole
 		}
 		if err != nil {

@@ -158,7 +158,7 @@ func complete(res *http.Response) (completion, error) {
 
 func stream(res *http.Response, onDelta func(sdk.Delta)) (completion, error) {
 	var a assembly
-	err := events(res.Body, func(data []byte) (enough bool, err error) {
+	err := events(res.Body, a.whole, func(data []byte) (enough bool, err error) {
 		if bytes.HasPrefix(data, []byte("[DONE]")) {
 			return true, nil
 		}

@@ -24,6 +24,9 @@ type partialCall struct {
 	arguments strings.Builder
 }
 
+// whole reports whether the model has ended its reply. What may still come is what it used.
+func (a *assembly) whole() bool { return a.partial.finish != "" }
+
 func (a *assembly) add(chunk chatChunk, onDelta func(sdk.Delta)) {
 	// Most servers send usage once, at the end; some send a running total.
 	if u := usage(chunk.Usage); u != (sdk.Usage{}) {

@@ -16,6 +16,8 @@ var ofModels = []mutant{
 
 	// Streams.
 	{"an event of a stream that is not whole counts", statement(llm+"events", "nil", "_, err := handle(data)\nreturn err"), of("TestOpenAI_BrokenStreams")},
+	{"a reply that is there is asked for again when the connection breaks", condition(llm+"events", "EOF whole", "errors.Is(err, io.EOF)"), of("TestProvider_AReplyThatIsThereIsTaken")},
+	{"a message that has ended is read on", condition(llm+"Anthropic.Generate", "eventMessageStop", "false"), of("TestAnthropic_ReadsToTheLastEvent")},
 	{"an event of a stream begins with the one before", statement(llm+"events", "data -append -handle -byte", ""), of("TestOpenAI_ReadsWhatItCan")},
 	{"lines of a stream that end with a carriage return are not read", call(llm+"events", "TrimRight", `bytes.TrimSuffix(line, []byte("\n"))`), of("TestOpenAI_ReadsWhatItCan")},
 	{"a stream is read on after its end", condition(llm+"stream", "HasPrefix", "false"), of("TestOpenAI_ReadsWhatItCan")},
