@@ -54,6 +54,9 @@ func (p vendor) failure(ctx context.Context, model string, res *http.Response, e
 	if broken, ok := errors.AsType[*streamError](err); ok {
 		return p.streamFailure(broken.data)
 	}
+	if unread, ok := errors.AsType[*unreadCallError](err); ok {
+		return sdk.Errorf(sdk.CodeModel, "model provider %q sent a tool call that cannot be read", p.name).WithCause(unread)
+	}
 	switch {
 	case res == nil:
 		return p.unavailable("could not be reached", err)

@@ -75,6 +75,26 @@ func decode(data []byte, into any) error {
 	return err // failure says whose reply it is
 }
 
+// jsonText is JSON within a text, as the protocols have it, or an object in its place, as some servers send it.
+type jsonText string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *jsonText) UnmarshalJSON(data []byte) error {
+	if data[0] == '{' {
+		*t = jsonText(data)
+		return nil
+	}
+	if err := json.Unmarshal(data, (*string)(t)); err != nil {
+		return &unreadCallError{err}
+	}
+	return nil
+}
+
+// unreadCallError is a tool call whose form is not known. It does not unwrap: decode must not take it for what can be left out.
+type unreadCallError struct{ cause error }
+
+func (e *unreadCallError) Error() string { return "the tool call cannot be read: " + e.cause.Error() }
+
 // streamError is an error that a server sends as an event of a stream.
 type streamError struct{ data []byte }
 

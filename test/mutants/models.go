@@ -32,7 +32,17 @@ var ofModels = []mutant{
 		}
 		return original(ctx, req, res, b)`), of("TestAnthropic_AStreamThatEndsEarlyIsNoReply")},
 	{"an error within a stream ends the reply", condition(llm+"stream", "Error", "false"), of("TestOpenAI_StreamErrorClasses")},
-	{"calls side by side with one index are one call", around(llm+"assembly.find", `return original(index, "")`), of("TestOpenAI_Streams")},
+	{"calls side by side with one index are one call", statement(llm+"partialCall.goesOnWith", "id ID", "return true"), of("TestOpenAI_Streams")},
+	{"calls without ids and an index are one call", condition(llm+"partialCall.goesOnWith", "atOnce", "false"), of("TestProvider_FormsOfCalls")},
+	{"calls of two tools with one index are one call", condition(llm+"partialCall.goesOnWith", "renamed", "false"), of("TestProvider_FormsOfCalls")},
+	{"a call is made without arguments that cannot be read", around(llm+"jsonText.UnmarshalJSON", `
+		if err := original(data); err != nil {
+			*t = ""
+		}
+		return nil`), of("TestProvider_FormsOfCalls")},
+	{"a call of which a part cannot be read is made without it", statement(llm+"chatFragments.UnmarshalJSON", "unreadCallError", "return err"), of("TestProvider_FormsOfCalls")},
+	{"a call of the Messages protocol is made without what cannot be read", condition(llm+"messageEvent.read", "blockTypeToolUse deltaTypeInput", "true"), of("TestProvider_FormsOfCalls")},
+	{"a content in parts is an empty one", condition(llm+"chatContent.UnmarshalJSON", "data -parts", "true"), of("TestOpenAI_FormsOfContent")},
 	{"as much of a stream is kept as there is", around(llm+"kept.err", "return nil"), of("TestProvider_SendsWithoutEnd/calls")},
 	{"tokens in a cache are free", value(llm+"blocks.count", "Prompt Input", "*u.Input"), of("TestAnthropic_CacheTokens")},
 	{"what was thought for one model is sent to another", condition(llm+"Anthropic.content", "Model modelName", "true"), of("TestAnthropic_Requests")},
