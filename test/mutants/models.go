@@ -44,6 +44,16 @@ var ofModels = []mutant{
 	{"a call of the Messages protocol is made without what cannot be read", condition(llm+"messageEvent.read", "blockTypeToolUse deltaTypeInput", "true"), of("TestProvider_FormsOfCalls")},
 	{"a content in parts is an empty one", condition(llm+"chatContent.UnmarshalJSON", "data -parts", "true"), of("TestOpenAI_FormsOfContent")},
 	{"as much of a stream is kept as there is", around(llm+"kept.err", "return nil"), of("TestProvider_SendsWithoutEnd/calls")},
+	{"a prompt of which nobody says the tokens is free", condition(llm+"counting.Generate", "Prompt", "false"), of("TestRegistry_EstimatesWhatIsNotSaid")},
+	{"a reply of which nobody says the tokens is free", condition(llm+"counting.Generate", "Completion", "false"), of("TestRegistry_EstimatesWhatIsNotSaid")},
+	{"what is estimated costs nothing", condition(llm+"counting.Generate", "Units", "false"), of("TestRegistry_EstimatesNoPrices")},
+	{"a provider's own prices are overruled by an estimate", condition(llm+"counting.Generate", "Units", "true"), of("TestRegistry_EstimatesNoPrices")},
+	{"parts of a reply that are estimated are said to be exact", statement(llm+"joined", "Estimated", ""), of("TestContinuing_MakesOneReplyOfItsParts")},
+	{"tokens are given back", around("internal/core.transition.cost", `
+		before := t.Head.Usage.Prompt
+		original(reply)
+		t.Head.Usage.Prompt = before + reply.Usage.Prompt`), test{"internal/core", "TestUsage_IsNeverGivenBack"}},
+	{"estimates are made more exact by estimates", condition("internal/runner.activation.callModel", "Estimated reply -replied", "true"), rows{"L5"}},
 	{"tokens in a cache are free", value(llm+"blocks.count", "Prompt Input", "*u.Input"), of("TestAnthropic_CacheTokens")},
 	{"what was thought for one model is sent to another", condition(llm+"Anthropic.content", "Model modelName", "true"), of("TestAnthropic_Requests")},
 
