@@ -95,7 +95,10 @@ type ModelReply struct {
 	Calls []ToolRequest
 	// Thinking is what has to be sent back with the results of the calls: content of the kinds thinking and redacted_thinking.
 	Thinking []Content
-	Usage    Usage
+	// Usage is what limits of tokens count. A provider of agentd.yaml estimates it where its server does not say; others say it themselves.
+	Usage Usage
+	// Estimated says that some of Usage is.
+	Estimated bool
 	// Units is the cost; a provider that does not price reports tokens as whole units.
 	Units Units
 	// Model is the name of the model that answered, which differs from the one asked when a fallback did.

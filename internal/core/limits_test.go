@@ -203,3 +203,16 @@ func TestDecisions_AreBounded(t *testing.T) {
 		}
 	}
 }
+
+// A provider that says that it used less than nothing gives a run back neither tokens nor units.
+func TestUsage_IsNeverGivenBack(t *testing.T) {
+	t.Parallel()
+	r := begun(t, newSpec(service("find", minute)))
+	ev := r.replied("", sdk.ToolRequest{Name: "find", Arguments: `{}`})
+	ev.Reply.Usage = sdk.Usage{Prompt: -20, Completion: -5, CacheRead: -10, CacheWrite: -10}
+	ev.Reply.Units = -1_500_000
+	ev.Plan = r.plan(ev.Reply)
+	if e := mustStep(t, r, r.drive(ev)); e.Head.Usage != (sdk.Usage{}) || e.Head.Units != 0 {
+		t.Errorf("the run has used %+v, %d units", e.Head.Usage, e.Head.Units)
+	}
+}

@@ -88,14 +88,14 @@ func (t *transition) count(reply sdk.ModelReply) {
 	t.cost(reply)
 }
 
-// cost adds what a model call cost.
+// cost adds what a model call cost. Nothing is given back: what is less than nothing would let a run go on without end.
 func (t *transition) cost(reply sdk.ModelReply) {
 	h := &t.Head
-	h.Units += reply.Units
-	h.Usage.Prompt += reply.Usage.Prompt
-	h.Usage.Completion += reply.Usage.Completion
-	h.Usage.CacheRead += reply.Usage.CacheRead
-	h.Usage.CacheWrite += reply.Usage.CacheWrite
+	h.Units += max(0, reply.Units)
+	h.Usage.Prompt += max(0, reply.Usage.Prompt)
+	h.Usage.Completion += max(0, reply.Usage.Completion)
+	h.Usage.CacheRead += max(0, reply.Usage.CacheRead)
+	h.Usage.CacheWrite += max(0, reply.Usage.CacheWrite)
 }
 
 // correct tells the model what is wrong with its answer (self-correction, seed 000).

@@ -87,16 +87,16 @@ func (p *Anthropic) Generate(
 	}
 	defer func() { _ = res.Body.Close() }() // the reply is whole or lost by now
 	blocks := blocks{model: p.modelName(req.Model)}
-	err = events(res.Body, func(data []byte) (enough bool, err error) {
+	err = events(res.Body, blocks.whole, func(data []byte) (enough bool, err error) {
 		var event messageEvent
-		if err := decode(data, &event); err != nil {
+		if err := event.read(data); err != nil {
 			return false, err
 		}
 		if event.Type == "error" {
 			return false, &streamError{data}
 		}
 		blocks.add(event, onDelta)
-		return false, blocks.kept.err()
+		return event.Type == eventMessageStop, blocks.kept.err()
 	})
 	if err != nil {
 		return sdk.ModelReply{}, p.failure(ctx, req.Model, res, err)
@@ -130,7 +130,7 @@ func (p *Anthropic) reply(
 		switch block.kind {
 		case blockOther:
 		case blockTool:
-			reply.Calls = append(reply.Calls, sdk.ToolRequest{Name: block.name, Arguments: cmp.Or(block.content.String(), "{}")})
+			reply.Calls = append(reply.Calls, sdk.ToolRequest{Name: block.name, Arguments: cmp.Or(block.content.String(), block.input, "{}")})
 		case blockThinking:
 			reply.Thinking = append(reply.Thinking, sdk.Content{
 				Kind: sdk.ContentThinking, Text: block.content.String(), Signature: block.signature, Model: b.model,

@@ -34,8 +34,13 @@ type block struct {
 	kind      blockKind
 	name      string
 	signature string
-	content   strings.Builder
+	// input are the arguments of a call of which no fragments arrive.
+	input   string
+	content strings.Builder
 }
+
+// whole reports whether the model has ended its reply.
+func (b *blocks) whole() bool { return b.stop != "" }
 
 func (b *blocks) add(event messageEvent, onDelta func(sdk.Delta)) {
 	switch event.Type {
@@ -69,12 +74,12 @@ func (b *blocks) begin(event messageEvent, onDelta func(sdk.Delta)) {
 	start := event.ContentBlock
 	next := &block{index: event.Index}
 	b.kept += partCost
-	b.kept.add(start.Text, start.Name, start.Thinking, start.Signature, start.Data)
+	b.kept.add(start.Text, start.Name, start.Thinking, start.Signature, start.Data, string(start.Input))
 	switch start.Type {
 	case blockTypeText:
 		b.say(start.Text, onDelta)
 	case blockTypeToolUse:
-		next.kind, next.name = blockTool, start.Name
+		next.kind, next.name, next.input = blockTool, start.Name, string(start.Input)
 		onDelta(sdk.Delta{Tool: start.Name})
 	case blockTypeThinking:
 		next.kind, next.signature = blockThinking, start.Signature
@@ -87,12 +92,12 @@ func (b *blocks) begin(event messageEvent, onDelta func(sdk.Delta)) {
 
 func (b *blocks) extend(event messageEvent, onDelta func(sdk.Delta)) {
 	at := b.find(event.Index)
-	b.kept.add(event.Delta.Text, event.Delta.PartialJSON, event.Delta.Thinking, event.Delta.Signature)
+	b.kept.add(event.Delta.Text, string(event.Delta.PartialJSON), event.Delta.Thinking, event.Delta.Signature)
 	switch d := event.Delta; d.Type {
 	case "text_delta":
 		b.say(d.Text, onDelta)
-	case "input_json_delta":
-		at.content.WriteString(d.PartialJSON)
+	case deltaTypeInput:
+		at.content.WriteString(string(d.PartialJSON))
 	case "thinking_delta":
 		at.content.WriteString(d.Thinking)
 		onDelta(sdk.Delta{Thinking: d.Thinking})

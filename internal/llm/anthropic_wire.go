@@ -86,6 +86,12 @@ const (
 	blockTypeRedacted = "redacted_thinking"
 )
 
+// deltaTypeInput is the type of a piece of a call's arguments.
+const deltaTypeInput = "input_json_delta"
+
+// eventMessageStop is the last event of a stream. Some servers keep the connection after it.
+const eventMessageStop = "message_stop"
+
 func textBlock(text string) textParam { return textParam{Text: text, Type: blockTypeText} }
 
 type toolDeclared struct {
@@ -103,22 +109,38 @@ type messageEvent struct {
 		Usage messageUsage `json:"usage"`
 	} `json:"message"`
 	ContentBlock struct {
-		Type      string `json:"type"`
-		Text      string `json:"text"`
-		Name      string `json:"name"`
-		Thinking  string `json:"thinking"`
-		Signature string `json:"signature"`
-		Data      string `json:"data"`
+		Type string `json:"type"`
+		Text string `json:"text"`
+		Name string `json:"name"`
+		// Input is all of it from servers that send no deltas, and empty from others.
+		Input     jsonText `json:"input"`
+		Thinking  string   `json:"thinking"`
+		Signature string   `json:"signature"`
+		Data      string   `json:"data"`
 	} `json:"content_block"`
 	Delta struct {
-		Type        string `json:"type"`
-		Text        string `json:"text"`
-		PartialJSON string `json:"partial_json"`
-		Thinking    string `json:"thinking"`
-		Signature   string `json:"signature"`
-		StopReason  string `json:"stop_reason"`
+		Type        string   `json:"type"`
+		Text        string   `json:"text"`
+		PartialJSON jsonText `json:"partial_json"`
+		Thinking    string   `json:"thinking"`
+		Signature   string   `json:"signature"`
+		StopReason  string   `json:"stop_reason"`
 	} `json:"delta"`
 	Usage messageUsage `json:"usage"`
+}
+
+// read reads an event as far as it fits, but one of a tool call to the letter: a call is made as the model wrote it, or not at all.
+func (e *messageEvent) read(data []byte) error {
+	if err := decode(data, e); err != nil {
+		return err
+	}
+	if e.ContentBlock.Type != blockTypeToolUse && e.Delta.Type != deltaTypeInput {
+		return nil
+	}
+	if err := json.Unmarshal(data, e); err != nil {
+		return &unreadCallError{err}
+	}
+	return nil
 }
 
 // messageUsage are tokens; nil is what the event does not say.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"path"
 	"strings"
 	"sync"
@@ -160,6 +161,40 @@ func TestProvider_AnotherKindOfServer(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// A redirect would carry the key and the prompt to a host that nobody has configured.
+func TestProvider_FollowsNoRedirect(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		status   int
+		location func(other string) string
+		says     string
+	}{
+		"with the body":    {307, func(other string) string { return other + "/v1?token=secret" }, "redirects to"},
+		"for good":         {308, func(other string) string { return other }, "redirects to"},
+		"as another":       {302, func(other string) string { return strings.Replace(other, "//", "//user:secret@", 1) }, "redirects to"},
+		"to nowhere":       {301, func(string) string { return "" }, "status 301"},
+		"from the gateway": {304, func(string) string { return "" }, "status 304"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			other := serverOf(t, func(_ http.ResponseWriter, r *http.Request) {
+				t.Errorf("another host is asked, with the key %q and %q", r.Header.Get("X-Api-Key"), r.Header.Get("Authorization"))
+			})
+			h := func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Location", tt.location(other))
+				w.WriteHeader(tt.status)
+			}
+			conform(t, http.HandlerFunc(h), func(t *testing.T, p sdk.Provider) {
+				_, err := p.Generate(t.Context(), hello(), nil)
+				checkFailure(t, err, sdk.CodeConfig, []string{tt.says, "base URL"})
+				if at, _ := url.Parse(other); tt.says == "redirects to" && !strings.Contains(sdk.AsError(err).Message, at.Host) {
+					t.Errorf("nobody reads where it points: %v", err)
+				}
+			})
+		})
+	}
 }
 
 func TestProvider_EndsWithItsContext(t *testing.T) {

@@ -62,6 +62,7 @@ func unfinished(r *sdk.ModelReply) bool {
 func joined(a, b sdk.ModelReply) sdk.ModelReply {
 	b.Text = a.Text + b.Text
 	b.Units += a.Units
+	b.Estimated = a.Estimated || b.Estimated
 	b.Usage.Prompt += a.Usage.Prompt
 	b.Usage.Completion += a.Usage.Completion
 	b.Usage.CacheRead += a.Usage.CacheRead

@@ -30,7 +30,7 @@ func (c *cutting) Generate(_ context.Context, req sdk.ModelRequest, onDelta func
 		}
 	}
 	return sdk.ModelReply{
-		Text: word, Units: 1, Usage: sdk.Usage{Prompt: 10, Completion: 2}, Truncated: len(c.asked) < len(c.words),
+		Text: word, Units: 1, Usage: sdk.Usage{Prompt: 10, Completion: 2}, Estimated: len(c.asked) == 1, Truncated: len(c.asked) < len(c.words),
 	}, nil
 }
 
@@ -46,7 +46,7 @@ func TestContinuing_MakesOneReplyOfItsParts(t *testing.T) {
 		}
 		live += d.Text
 	})
-	want := sdk.ModelReply{Text: "Once upon a time", Units: 3, Usage: sdk.Usage{Prompt: 30, Completion: 6}}
+	want := sdk.ModelReply{Text: "Once upon a time", Units: 3, Usage: sdk.Usage{Prompt: 30, Completion: 6}, Estimated: true}
 	if diff := cmp.Diff(want, reply); diff != "" || err != nil {
 		t.Errorf("error %v (-want +got):\n%s", err, diff)
 	}

@@ -54,10 +54,13 @@ func (p vendor) failure(ctx context.Context, model string, res *http.Response, e
 	if broken, ok := errors.AsType[*streamError](err); ok {
 		return p.streamFailure(broken.data)
 	}
+	if unread, ok := errors.AsType[*unreadCallError](err); ok {
+		return sdk.Errorf(sdk.CodeModel, "model provider %q sent a tool call that cannot be read", p.name).WithCause(unread)
+	}
 	switch {
 	case res == nil:
 		return p.unavailable("could not be reached", err)
-	case res.StatusCode >= http.StatusBadRequest:
+	case res.StatusCode >= http.StatusMultipleChoices:
 		return p.statusFailure(model, res, err)
 	case !isModelContent(res.Header.Get("Content-Type")):
 		return p.notAModel(res).WithCause(err)
@@ -90,6 +93,8 @@ func isModelContent(contentType string) bool {
 func (p vendor) statusFailure(model string, res *http.Response, cause error) error {
 	said := p.read(res)
 	switch status := res.StatusCode; {
+	case status < http.StatusBadRequest:
+		return p.redirected(res).WithCause(cause)
 	case status == http.StatusTooManyRequests && said.kind == noCredit:
 		// Waiting does not fill an account.
 		return sdk.Errorf(sdk.CodeConfig, "the account at model provider %q has no credit left%s", p.name, said).
@@ -108,6 +113,15 @@ func (p vendor) statusFailure(model string, res *http.Response, cause error) err
 	default:
 		return sdk.Errorf(sdk.CodeConfig, "%s%s", p.refusal(status, model), said).WithCause(cause)
 	}
+}
+
+// redirected names the host that a server points to, and no more: what follows it may be a secret.
+func (p vendor) redirected(res *http.Response) *sdk.Error {
+	to, err := res.Location()
+	if err != nil {
+		return sdk.Errorf(sdk.CodeConfig, "model provider %q answered with status %d; check its base URL", p.name, res.StatusCode)
+	}
+	return sdk.Errorf(sdk.CodeConfig, "model provider %q redirects to %q, which is not followed; check its base URL", p.name, p.clean(to.Host))
 }
 
 // refusesRequest reports whether a status, or what the provider said with it, is about the request itself, so that it would be
@@ -261,17 +275,19 @@ func retryAfter(h http.Header) time.Duration {
 	if err != nil {
 		now = time.Now()
 	}
-	return max(0, at.Sub(now))
+	return min(max(0, at.Sub(now)), longestWait)
 }
 
-// positive converts without overflow; a day is more than anyone waits.
+// longestWait is more than anyone waits for a model because its server said so.
+const longestWait = 24 * time.Hour
+
+// positive converts without overflow.
 func positive(n float64, unit time.Duration) time.Duration {
-	const most = 24 * time.Hour
 	switch {
 	case !(n > 0): // also not a number
 		return 0
-	case n*float64(unit) > float64(most):
-		return most
+	case n*float64(unit) > float64(longestWait):
+		return longestWait
 	default:
 		return time.Duration(n * float64(unit))
 	}

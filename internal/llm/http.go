@@ -54,7 +54,7 @@ func (e endpoint) post(ctx context.Context, path string, header http.Header, bod
 	if err != nil {
 		return nil, err // it says which request
 	}
-	if res.StatusCode < http.StatusBadRequest {
+	if res.StatusCode < http.StatusMultipleChoices {
 		return res, nil
 	}
 	said, err := io.ReadAll(res.Body) // as much as limited lets through
@@ -75,18 +75,44 @@ func decode(data []byte, into any) error {
 	return err // failure says whose reply it is
 }
 
+// jsonText is JSON within a text, as the protocols have it, or an object in its place, as some servers send it. An empty list is how some
+// programs write an object without members.
+type jsonText string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *jsonText) UnmarshalJSON(data []byte) error {
+	switch {
+	case data[0] == '{':
+		*t = jsonText(data)
+		return nil
+	case string(data) == "[]":
+		*t = "{}"
+		return nil
+	}
+	if err := json.Unmarshal(data, (*string)(t)); err != nil {
+		return &unreadCallError{err}
+	}
+	return nil
+}
+
+// unreadCallError is a tool call whose form is not known. It does not unwrap: decode must not take it for what can be left out.
+type unreadCallError struct{ cause error }
+
+func (e *unreadCallError) Error() string { return "the tool call cannot be read: " + e.cause.Error() }
+
 // streamError is an error that a server sends as an event of a stream.
 type streamError struct{ data []byte }
 
 func (e *streamError) Error() string { return "the stream has an error" }
 
-// events calls handle with the data of each event of a stream, until it has had enough or the stream ends.
-func events(stream io.Reader, handle func(data []byte) (enough bool, err error)) error {
+// events calls handle with the data of each event of a stream, until it has had enough or the stream ends. A stream that breaks, or is
+// waited for in vain, has ended when whole says that the reply is there.
+func events(stream io.Reader, whole func() bool, handle func(data []byte) (enough bool, err error)) error {
 	lines := bufio.NewReader(stream)
 	var data []byte
 	for {
 		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) || err != nil && whole() {
 			return nil // an event that is not closed is not whole
 		}
 		if err != nil {

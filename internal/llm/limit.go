@@ -28,7 +28,8 @@ func withMaxBytes(ctx context.Context, limit int64) context.Context {
 	return context.WithValue(ctx, maxBytesKey{}, cmp.Or(limit, defaultMaxBytes))
 }
 
-// limited is client, or http.DefaultClient when that is nil, with bounded responses.
+// limited is client, or http.DefaultClient when that is nil, with bounded responses. It follows no redirects: they would carry the key and
+// the prompt to a host that nobody has configured.
 func limited(client *http.Client) *http.Client {
 	bounded := *cmp.Or(client, http.DefaultClient)
 	bounded.Transport = &httplimit.Transport{Base: bounded.Transport, Limits: func(r *http.Request) httplimit.Limits {
@@ -36,6 +37,7 @@ func limited(client *http.Client) *http.Client {
 		total = cmp.Or(total, defaultMaxBytes)
 		return httplimit.Limits{Total: total, Part: max(1, total/eventShare)}
 	}}
+	bounded.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &bounded
 }
 

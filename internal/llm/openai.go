@@ -149,16 +149,16 @@ func complete(res *http.Response) (completion, error) {
 	}
 	choice := answer.Choices[0]
 	c.answered, c.finish = true, choice.FinishReason
-	c.text, c.refusal = choice.Message.Content, choice.Message.Refusal
+	c.text, c.refusal = string(choice.Message.Content), choice.Message.Refusal
 	for _, call := range choice.Message.ToolCalls {
-		c.calls = append(c.calls, sdk.ToolRequest{Name: call.Function.Name, Arguments: call.Function.Arguments})
+		c.calls = append(c.calls, sdk.ToolRequest{Name: call.Function.Name, Arguments: string(call.Function.Arguments)})
 	}
 	return c, nil
 }
 
 func stream(res *http.Response, onDelta func(sdk.Delta)) (completion, error) {
 	var a assembly
-	err := events(res.Body, func(data []byte) (enough bool, err error) {
+	err := events(res.Body, a.whole, func(data []byte) (enough bool, err error) {
 		if bytes.HasPrefix(data, []byte("[DONE]")) {
 			return true, nil
 		}

@@ -198,6 +198,7 @@ func TestOpenAI_RetryAfter(t *testing.T) {
 		{"past date", 429, map[string]string{
 			"Date": date.Format(http.TimeFormat), "Retry-After": date.Add(-time.Hour).Format(http.TimeFormat),
 		}, 0},
+		{"a date that never comes", 429, map[string]string{"Retry-After": "Fri, 31 Dec 9999 23:59:59 GMT"}, 24 * time.Hour},
 		{"also when overloaded", 503, map[string]string{"Retry-After": "3"}, 3 * time.Second},
 		{"negative", 429, map[string]string{"Retry-After": "-3"}, 0},
 		{"not a number", 429, map[string]string{"Retry-After": "NaN"}, 0},

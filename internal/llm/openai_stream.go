@@ -19,10 +19,15 @@ type assembly struct {
 // partialCall is a tool call of which fragments arrive. Fragments of parallel calls may be mixed: index says which.
 type partialCall struct {
 	index     int64
-	id        string
+	id        callID
 	name      string
 	arguments strings.Builder
+	// atOnce says that its first fragment was all of it.
+	atOnce bool
 }
+
+// whole reports whether the model has ended its reply. What may still come is what it used.
+func (a *assembly) whole() bool { return a.partial.finish != "" }
 
 func (a *assembly) add(chunk chatChunk, onDelta func(sdk.Delta)) {
 	// Most servers send usage once, at the end; some send a running total.
@@ -37,14 +42,15 @@ func (a *assembly) add(chunk chatChunk, onDelta func(sdk.Delta)) {
 		if choice.FinishReason != "" {
 			a.partial.finish = choice.FinishReason
 		}
-		for _, fragment := range []string{choice.Delta.Content, choice.Delta.Refusal} {
+		content, refusal := string(choice.Delta.Content), choice.Delta.Refusal
+		for _, fragment := range []string{content, refusal} {
 			if fragment != "" {
 				onDelta(sdk.Delta{Text: fragment})
 			}
 		}
-		a.kept.add(choice.Delta.Content, choice.Delta.Refusal)
-		a.text.WriteString(choice.Delta.Content)
-		a.refusal.WriteString(choice.Delta.Refusal)
+		a.kept.add(content, refusal)
+		a.text.WriteString(content)
+		a.refusal.WriteString(refusal)
 		for _, fragment := range choice.Delta.ToolCalls {
 			a.addCall(fragment, onDelta)
 		}
@@ -52,9 +58,10 @@ func (a *assembly) add(chunk chatChunk, onDelta func(sdk.Delta)) {
 }
 
 func (a *assembly) addCall(fragment chatFragment, onDelta func(sdk.Delta)) {
-	call := a.find(fragment.Index, fragment.ID)
+	arguments := string(fragment.Function.Arguments)
+	call := a.find(&fragment)
 	if call == nil {
-		call = &partialCall{index: fragment.Index, id: fragment.ID}
+		call = &partialCall{index: fragment.Index, id: fragment.ID, atOnce: fragment.whole()}
 		a.calls = append(a.calls, call)
 		a.kept += partCost
 	}
@@ -62,22 +69,28 @@ func (a *assembly) addCall(fragment chatFragment, onDelta func(sdk.Delta)) {
 		call.name = fragment.Function.Name
 		onDelta(sdk.Delta{Tool: call.name})
 	}
-	a.kept.add(fragment.ID, fragment.Function.Name, fragment.Function.Arguments)
-	call.arguments.WriteString(fragment.Function.Arguments)
+	a.kept.add(string(fragment.ID), fragment.Function.Name, arguments)
+	call.arguments.WriteString(arguments)
 }
 
-// find returns the call that a fragment belongs to: the newest of its index, unless the fragment has another id, because
-// some servers give every parallel call the index 0.
-func (a *assembly) find(index int64, id string) *partialCall {
+// find returns the call that a fragment belongs to: the newest of its index that it can be of, because some servers give every parallel
+// call the index 0.
+func (a *assembly) find(fragment *chatFragment) *partialCall {
 	for _, call := range slices.Backward(a.calls) {
-		if call.index != index {
-			continue
-		}
-		if id == "" || call.id == "" || call.id == id {
+		if call.index == fragment.Index && call.goesOnWith(fragment) {
 			return call
 		}
 	}
 	return nil
+}
+
+// goesOnWith goes by the ids of both. Where one has none, what has another name, or is a whole call as this one is, is another call.
+func (c *partialCall) goesOnWith(fragment *chatFragment) bool {
+	if c.id != "" && fragment.ID != "" {
+		return c.id == fragment.ID
+	}
+	renamed := c.name != "" && fragment.Function.Name != "" && c.name != fragment.Function.Name
+	return !renamed && (!c.atOnce || !fragment.whole())
 }
 
 func (a *assembly) completion() completion {

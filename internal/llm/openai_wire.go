@@ -1,6 +1,10 @@
 package llm
 
-import "encoding/json"
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+)
 
 // chatRequest is the body of a request to /chat/completions.
 type chatRequest struct {
@@ -53,7 +57,10 @@ type chatFile struct {
 	Name string `json:"filename,omitempty"`
 }
 
-func chatText(text string) chatPart { return chatPart{Text: &text, Type: "text"} }
+// partText is the type of a part of a content that is text.
+const partText = "text"
+
+func chatText(text string) chatPart { return chatPart{Text: &text, Type: partText} }
 
 // typeFunction is the only type of tools and calls here.
 const typeFunction = "function"
@@ -97,9 +104,9 @@ type chatAnswer struct {
 	Choices []struct {
 		FinishReason string `json:"finish_reason"`
 		Message      struct {
-			Content   string     `json:"content"`
-			Refusal   string     `json:"refusal"`
-			ToolCalls []chatCall `json:"tool_calls"`
+			Content   chatContent   `json:"content"`
+			Refusal   string        `json:"refusal"`
+			ToolCalls chatFragments `json:"tool_calls"`
 		} `json:"message"`
 	} `json:"choices"`
 	Usage chatUsage `json:"usage"`
@@ -116,19 +123,76 @@ type chatChunk struct {
 		Index        int64  `json:"index"`
 		FinishReason string `json:"finish_reason"`
 		Delta        struct {
-			Content   string         `json:"content"`
-			Refusal   string         `json:"refusal"`
-			ToolCalls []chatFragment `json:"tool_calls"`
+			Content   chatContent   `json:"content"`
+			Refusal   string        `json:"refusal"`
+			ToolCalls chatFragments `json:"tool_calls"`
 		} `json:"delta"`
 	} `json:"choices"`
 	Usage chatUsage `json:"usage"`
 	Error any       `json:"error"`
 }
 
-// chatFragment is a piece of a call.
+// chatContent is a text, which some servers send as a list of parts.
+type chatContent string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *chatContent) UnmarshalJSON(data []byte) error {
+	if data[0] != '[' {
+		return decode(data, (*string)(c))
+	}
+	var parts []struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	if err := decode(data, &parts); err != nil {
+		return err
+	}
+	for _, part := range parts {
+		if part.Type == partText {
+			*c += chatContent(part.Text)
+		}
+	}
+	return nil
+}
+
+// chatFragment is a call, or a piece of one.
 type chatFragment struct {
-	Index int64 `json:"index"`
-	chatCall
+	Index    int64  `json:"index"`
+	ID       callID `json:"id"`
+	Function struct {
+		Name      string   `json:"name"`
+		Arguments jsonText `json:"arguments"`
+	} `json:"function"`
+}
+
+// whole reports whether the fragment is all of a call.
+func (f *chatFragment) whole() bool {
+	return f.Function.Name != "" && json.Valid([]byte(f.Function.Arguments))
+}
+
+// chatFragments are a list, or one alone. They are read to the letter, unlike all else: a call is made as the model wrote it, or not at all.
+type chatFragments []chatFragment
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (f *chatFragments) UnmarshalJSON(data []byte) error {
+	if data[0] == '{' {
+		data = slices.Concat([]byte("["), data, []byte("]"))
+	}
+	if err := json.Unmarshal(data, (*[]chatFragment)(f)); err != nil {
+		return &unreadCallError{err}
+	}
+	return nil
+}
+
+// callID is a text, or a number of servers that count. It is compared, and not used.
+type callID string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (id *callID) UnmarshalJSON(data []byte) error {
+	if string(data) != "null" {
+		*id = callID(bytes.Trim(data, `"`))
+	}
+	return nil
 }
 
 // embeddingRequest is the body of a request to /embeddings, embeddingAnswer its answer.

@@ -125,7 +125,8 @@ func (r *Registry) Provider(spec sdk.ModelSpec) (sdk.Provider, error) {
 			faults = append(faults, err)
 			continue
 		}
-		provider := sdk.Provider(assembled{Continuing(Retrying(recovering{r.providers[s.Provider]}, r.retry))})
+		asked := counting{r.providers[s.Provider], prompt.CounterOf(sdk.ModelSpec{Name: s.Name})}
+		provider := sdk.Provider(assembled{Continuing(Retrying(recovering{asked}, r.retry))})
 		if s.ToolCalls != "" && s.ToolCalls != sdk.ToolCallsNative {
 			provider = texttools.Wrap(provider, s.ToolCalls)
 		}

@@ -49,7 +49,7 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 	event, err := a.accept(ctx, s, reply)
 	if replied, ok := event.(core.Replied); ok {
 		replied.Final, replied.Results = final, a.state.Shown()
-		if reply.Model == "" || reply.Model == a.agent.ModelName {
+		if !reply.Estimated && (reply.Model == "" || reply.Model == a.agent.ModelName) {
 			replied.Estimated = int64(built.Ledger.Prompt())
 		}
 		return replied, err

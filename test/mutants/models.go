@@ -6,6 +6,9 @@ const llm = "internal/llm."
 var ofModels = []mutant{
 	// The client.
 	{"a refusal is read as a reply", condition(llm+"endpoint.post", "StatusCode", "true"), of("TestOpenAI_ErrorClasses")},
+	{"the key and the prompt go where a server points", value(llm+"limited", "CheckRedirect", "nil"), of("TestProvider_FollowsNoRedirect")},
+	{"a redirect is read as a reply", condition(llm+"endpoint.post", "StatusCode", "res.StatusCode < http.StatusBadRequest"), of("TestProvider_FollowsNoRedirect")},
+	{"errors show the address that a server points to", call(llm+"vendor.redirected", "clean", "to.String()"), of("TestProvider_FollowsNoRedirect")},
 	{"models read markup in escapes", call(llm+"endpoint.post", "SetEscapeHTML", ""), of("TestOpenAI_RequestBodies")},
 	{"the query of a base URL is lost", call(llm+"endpoint.post", "String", "(&url.URL{Scheme: e.base.Scheme, Host: e.base.Host, Path: e.base.JoinPath(path).Path}).String()"), of("TestOpenAI_BaseURL")},
 	{"requests do not say whose they are", condition(llm+"vendor.runHeader", "sendRun", "true"), of("TestOpenAI_Headers")},
@@ -13,6 +16,8 @@ var ofModels = []mutant{
 
 	// Streams.
 	{"an event of a stream that is not whole counts", statement(llm+"events", "nil", "_, err := handle(data)\nreturn err"), of("TestOpenAI_BrokenStreams")},
+	{"a reply that is there is asked for again when the connection breaks", condition(llm+"events", "EOF whole", "errors.Is(err, io.EOF)"), of("TestProvider_AReplyThatIsThereIsTaken")},
+	{"a message that has ended is read on", condition(llm+"Anthropic.Generate", "eventMessageStop", "false"), of("TestAnthropic_ReadsToTheLastEvent")},
 	{"an event of a stream begins with the one before", statement(llm+"events", "data -append -handle -byte", ""), of("TestOpenAI_ReadsWhatItCan")},
 	{"lines of a stream that end with a carriage return are not read", call(llm+"events", "TrimRight", `bytes.TrimSuffix(line, []byte("\n"))`), of("TestOpenAI_ReadsWhatItCan")},
 	{"a stream is read on after its end", condition(llm+"stream", "HasPrefix", "false"), of("TestOpenAI_ReadsWhatItCan")},
@@ -27,8 +32,28 @@ var ofModels = []mutant{
 		}
 		return original(ctx, req, res, b)`), of("TestAnthropic_AStreamThatEndsEarlyIsNoReply")},
 	{"an error within a stream ends the reply", condition(llm+"stream", "Error", "false"), of("TestOpenAI_StreamErrorClasses")},
-	{"calls side by side with one index are one call", around(llm+"assembly.find", `return original(index, "")`), of("TestOpenAI_Streams")},
+	{"calls side by side with one index are one call", statement(llm+"partialCall.goesOnWith", "id ID", "return true"), of("TestOpenAI_Streams")},
+	{"calls without ids and an index are one call", condition(llm+"partialCall.goesOnWith", "atOnce", "false"), of("TestProvider_FormsOfCalls")},
+	{"calls of two tools with one index are one call", condition(llm+"partialCall.goesOnWith", "renamed", "false"), of("TestProvider_FormsOfCalls")},
+	{"a call is made without arguments that cannot be read", around(llm+"jsonText.UnmarshalJSON", `
+		if err := original(data); err != nil {
+			*t = ""
+		}
+		return nil`), of("TestProvider_FormsOfCalls")},
+	{"a call of which a part cannot be read is made without it", statement(llm+"chatFragments.UnmarshalJSON", "unreadCallError", "return err"), of("TestProvider_FormsOfCalls")},
+	{"a call of the Messages protocol is made without what cannot be read", condition(llm+"messageEvent.read", "blockTypeToolUse deltaTypeInput", "true"), of("TestProvider_FormsOfCalls")},
+	{"a content in parts is an empty one", condition(llm+"chatContent.UnmarshalJSON", "data -parts", "true"), of("TestOpenAI_FormsOfContent")},
 	{"as much of a stream is kept as there is", around(llm+"kept.err", "return nil"), of("TestProvider_SendsWithoutEnd/calls")},
+	{"a prompt of which nobody says the tokens is free", condition(llm+"counting.Generate", "Prompt", "false"), of("TestRegistry_EstimatesWhatIsNotSaid")},
+	{"a reply of which nobody says the tokens is free", condition(llm+"counting.Generate", "Completion", "false"), of("TestRegistry_EstimatesWhatIsNotSaid")},
+	{"what is estimated costs nothing", condition(llm+"counting.Generate", "Units", "false"), of("TestRegistry_EstimatesNoPrices")},
+	{"a provider's own prices are overruled by an estimate", condition(llm+"counting.Generate", "Units", "true"), of("TestRegistry_EstimatesNoPrices")},
+	{"parts of a reply that are estimated are said to be exact", statement(llm+"joined", "Estimated", ""), of("TestContinuing_MakesOneReplyOfItsParts")},
+	{"tokens are given back", around("internal/core.transition.cost", `
+		before := t.Head.Usage.Prompt
+		original(reply)
+		t.Head.Usage.Prompt = before + reply.Usage.Prompt`), test{"internal/core", "TestUsage_IsNeverGivenBack"}},
+	{"estimates are made more exact by estimates", condition("internal/runner.activation.callModel", "Estimated reply -replied", "true"), rows{"L5"}},
 	{"tokens in a cache are free", value(llm+"blocks.count", "Prompt Input", "*u.Input"), of("TestAnthropic_CacheTokens")},
 	{"what was thought for one model is sent to another", condition(llm+"Anthropic.content", "Model modelName", "true"), of("TestAnthropic_Requests")},
 

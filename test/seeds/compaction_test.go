@@ -364,8 +364,24 @@ func calibrated(t *testing.T) {
 	}
 }
 
+// uncalibrated sees that nothing is learnt of an estimate from another.
+func uncalibrated(t *testing.T) {
+	a, script := reader(3)
+	model := sdktest.ModelFunc(func(ctx context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
+		reply, err := script.Generate(ctx, req, nil)
+		reply.Usage, reply.Estimated = sdk.Usage{Prompt: 100_000, Completion: 1}, true
+		return reply, err
+	})
+	h := start(t, model, a)
+	r, _ := watchedRun(t, h, nil)
+	if learnt := h.State(r).Calibration; learnt != 0 {
+		t.Errorf("for a thousand tokens the provider is said to count %d", learnt)
+	}
+}
+
 // estimates is rows L5, L34 and L43.
 func estimates(t *testing.T) {
 	t.Run("parts", budgets)
 	t.Run("calibration", calibrated)
+	t.Run("no calibration", uncalibrated)
 }
