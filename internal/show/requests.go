@@ -35,7 +35,7 @@ func Requests(w io.Writer, items []requests.Item, columns int) error {
 	}
 	row("DOMAIN", "ID", "AGE", "EXPIRES IN", "AGENT", "RUN", "ASKS", "RISK", "ARGUMENTS OR TEXT")
 	for _, i := range items {
-		due := until(i.Expires)
+		due := Until(i.Expires)
 		if i.Lost {
 			due, lost = "lost", lost+1
 		}

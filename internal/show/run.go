@@ -159,7 +159,7 @@ func ParkedText(p *core.Parking) string {
 	if p.Why == core.ParkPaused {
 		return "its agent, paused since " + since(p.Since)
 	}
-	return fmt.Sprintf("model %s since %s, next try in %s", cmp.Or(p.Model, p.Key), since(p.Since), until(p.Until))
+	return fmt.Sprintf("model %s since %s, next try in %s", cmp.Or(p.Model, p.Key), since(p.Since), Until(p.Until))
 }
 
 // waitingFor names everything that the run waits for.

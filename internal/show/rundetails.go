@@ -201,7 +201,7 @@ func (c WaitingCall) text() string {
 		text += " (" + Line(c.Type, LineMax) + ")"
 	}
 	if c.Due > 0 {
-		text += ", due in " + until(c.Due)
+		text += ", due in " + Until(c.Due)
 	}
 	return text
 }
@@ -223,7 +223,7 @@ func UndoCalls(w io.Writer, calls []wire.UndoCall) error {
 func Unserved(contractType string, due int64) string {
 	text := "nobody serves " + Line(contractType, LineMax) + " now; the call waits"
 	if due > 0 {
-		text += ", due in " + until(due)
+		text += ", due in " + Until(due)
 	}
 	return text
 }

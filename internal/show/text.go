@@ -239,33 +239,44 @@ func Ago(at int64) string {
 
 func since(at int64) string { return Duration(time.Since(time.UnixMilli(at))) }
 
-// until is how far in the future a time in Unix milliseconds is; "-" for none.
-func until(at int64) string {
+// Until is how far in the future a time in Unix milliseconds is; "-" for none.
+func Until(at int64) string {
 	if at == 0 {
 		return "-"
 	}
-	return Duration(time.Until(time.UnixMilli(at)))
+	return left(time.Until(time.UnixMilli(at)))
 }
 
-// Duration is a duration as people say it, in its largest unit.
+// left is a duration that is left, where a second that has begun counts: what begins with an hour has an hour left.
+func left(d time.Duration) string { return Duration(d + time.Second - 1) }
+
+// Duration is a duration as people say it, in its two largest units: "23h59m". The second is left out where it is 0.
 func Duration(d time.Duration) string {
 	d = max(d, 0)
 	switch {
 	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
+		return inUnits(d, time.Second, "s", time.Second, "")
 	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
+		return inUnits(d, time.Minute, "m", time.Second, "s")
 	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
+		return inUnits(d, time.Hour, "h", time.Minute, "m")
 	}
-	return fmt.Sprintf("%dd", int(d.Hours()/24))
+	return inUnits(d, 24*time.Hour, "d", time.Hour, "h")
+}
+
+func inUnits(d, large time.Duration, name string, small time.Duration, smallName string) string {
+	text := fmt.Sprintf("%d%s", d/large, name)
+	if rest := d % large / small; rest > 0 {
+		text += fmt.Sprintf("%d%s", rest, smallName)
+	}
+	return text
 }
 
 // When is a time in Unix milliseconds, and how long ago that was.
 func When(at int64) string { return clock(at) + " (" + Ago(at) + ")" }
 
 // due is a time to come in Unix milliseconds, and how far away that is.
-func due(at int64) string { return clock(at) + " (in " + until(at) + ")" }
+func due(at int64) string { return clock(at) + " (in " + Until(at) + ")" }
 
 func clock(at int64) string { return time.UnixMilli(at).Format(time.DateTime) }
 

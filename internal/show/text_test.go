@@ -3,6 +3,7 @@ package show
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -86,6 +87,30 @@ WAITING FOR  -
 		}
 		if diff := cmp.Diff(want, b.String()); diff != "" {
 			t.Errorf("%d columns (-want +got):\n%s", columns, diff)
+		}
+	}
+}
+
+func TestDuration_HasTwoUnits(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		-time.Second:                     "0s",
+		59*time.Second + 900*1e6:         "59s",
+		3 * time.Minute:                  "3m",
+		3*time.Minute + 5*time.Second:    "3m5s",
+		24*time.Hour - 4*time.Second:     "23h59m",
+		24 * time.Hour:                   "24h",
+		49*time.Hour + 59*time.Minute:    "2d1h",
+		30*24*time.Hour + 59*time.Minute: "30d",
+	} {
+		if got := Duration(d); got != want {
+			t.Errorf("%s is %s, want %s", d, got, want)
+		}
+	}
+	// What has just begun has all its time.
+	for d, want := range map[time.Duration]string{24*time.Hour - time.Millisecond: "24h", time.Millisecond: "1s", 0: "0s", -time.Hour: "0s"} {
+		if got := left(d); got != want {
+			t.Errorf("of %s are left %s, want %s", d, got, want)
 		}
 	}
 }
