@@ -49,7 +49,7 @@ type watched struct {
 	// tools are the names of the calls without a result; those from before the first shown milestone are missing.
 	tools   map[string]string
 	partial bool
-	// held: it was just said why the run does not go on, which is not for want of an answer.
+	// held: it was just said why the run does not go on, and nothing has happened since.
 	held bool
 	// done is closed when the run's end was shown.
 	done chan struct{}
