@@ -167,7 +167,7 @@ func (p *Progress) Ask(text string) {
 func (p *Progress) line(l wire.Live, label, text string) {
 	prefix := ""
 	if p.Many {
-		prefix = clockMillis(l.Time) + "  " + Pad(Line(l.Agent, 14), 14) + " " + Pad(Line(l.Run, 18), 18) + " "
+		prefix = clockMillis(l.Time) + "  " + NameColumn(l.Agent, 14, p.columns()) + " " + NameColumn(l.Run, 18, p.columns()) + " "
 	}
 	fmt.Fprintf(p.W, "%s%-9s %s\n", prefix, label, line(text, room(p.columns(), Width(prefix)+labelled), p.Full))
 }

@@ -204,10 +204,10 @@ func Runs(w io.Writer, rows []RunRow, columns int) error {
 		_, err := fmt.Fprintln(w, "no runs")
 		return err
 	}
-	var t table
+	t := table{names: []string{"RUN", "AGENT"}}
 	t.row("RUN", "AGENT", "STATUS", "CHANGED", "WAITING FOR")
 	for _, r := range rows {
-		t.row(Line(r.Run, 60), Line(r.Agent, 60), r.status(), Ago(r.Updated), r.waitingFor())
+		t.row(Name(r.Run), Name(r.Agent), r.status(), Ago(r.Updated), r.waitingFor())
 	}
 	return t.write(w, "", columns)
 }
