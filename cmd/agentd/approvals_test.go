@@ -119,6 +119,8 @@ func TestApprovals_AreListedShownAndDecided(t *testing.T) {
 
 	out, _ = s.expect(cli.ExitOK, "approvals", "log", "one")
 	contains(t, out, "requested  pay", "decided    pay  jane: allow call: half", `edited     pay  {"amount":40,"to":"ACME"}`, "made       pay  #/bank/pay/1.0.0")
+	out, _ = s.expect(cli.ExitOK, "runs", "show", "one")
+	contains(t, out, `edited   to {"amount":40,"to":"ACME"} (jane)`)
 	out, _ = s.expect(cli.ExitOK, "approvals", "log", "-o", "json")
 	contains(t, out, `"who": "jane"`, `"policy": "`, `"entry": "`, `"args_sha256": "`)
 }

@@ -209,8 +209,8 @@ func moment(ms int64) *instant {
 	}
 	t := time.UnixMilli(ms).UTC()
 	ago := show.Ago(ms)
-	if d := time.Until(t); d > time.Second {
-		ago = "in " + show.Duration(d)
+	if time.Until(t) > time.Second {
+		ago = "in " + show.Until(ms)
 	}
 	return &instant{t.Format("2006-01-02T15:04:05.000Z07:00"), t.Format("2006-01-02 15:04:05") + " UTC", ago}
 }

@@ -68,7 +68,7 @@ func (c *console) head(r *request, last *core.Entry, tab string) runHead {
 	h := &last.Head
 	p := runHead{
 		Run: h.Run, Agent: h.Agent, Tab: tab, Head: h, Revision: last.Rev, Changed: last.At, Status: string(h.Status),
-		Reason: show.ReasonText(h.Reason, h.ReasonCode), Parked: show.ParkedText(h.Parked),
+		Reason: show.ReasonText(h.Reason, h.ReasonCode), Parked: show.ParkedText(h.Parked, c.now().UnixMilli()),
 	}
 	if h.Status != core.StatusDone {
 		p.Reason = ""

@@ -32,11 +32,12 @@ type span struct {
 	Outcome string `json:"outcome,omitempty"`
 	Begin   int64  `json:"begin"`
 	End     int64  `json:"end"`
-	// Open says that it goes on, Later that its end is on a later page, Failed that its result is an error, Round is the run's round, and
-	// Revision where it began.
+	// Open says that it goes on, Later that its end is on a later page, Failed that its result is an error, Denied that it was not allowed,
+	// Round is the run's round, and Revision where it began.
 	Open     bool   `json:"open,omitempty"`
 	Later    bool   `json:"later,omitempty"`
 	Failed   bool   `json:"failed,omitempty"`
+	Denied   bool   `json:"denied,omitempty"`
 	Round    int    `json:"round"`
 	Revision uint64 `json:"rev"`
 	// Tries are when its call was sent again, in Unix milliseconds, and Child is what the run did that it started, where the page has room.
@@ -176,8 +177,7 @@ func spansOf(entries []core.Entry, last *core.Entry, before uint64, now int64) [
 		tried(spans, open, e)
 		for _, result := range e.Results {
 			if n, known := open[result.Call]; known && n != elsewhere {
-				s := &spans[n]
-				s.End, s.Open, s.Failed, s.Outcome = e.At, false, result.Error, string(result.Kind)
+				spans[n].end(e, &result)
 			}
 		}
 		since, driven = e.At, e.Head.Status == core.StatusRunning
@@ -197,6 +197,44 @@ func spansOf(entries []core.Entry, last *core.Entry, before uint64, now int64) [
 		s.End = max(s.End, s.Begin)
 	}
 	return spans
+}
+
+// end closes the bar of a call with its result, which an entry has. The answer to a permission request is what was decided: a denial is
+// no error.
+func (s *span) end(e *core.Entry, result *core.Result) {
+	s.End, s.Open, s.Outcome = e.At, false, string(result.Kind)
+	s.Denied = result.Kind == core.ResultDenied
+	s.Failed = result.Error && !s.Denied
+	for _, d := range e.Decisions {
+		if d.Request == result.Call && d.Refused == "" {
+			s.Failed, s.Denied, s.Outcome = false, d.Decision == sdk.DecisionDeny, decided(&d)
+		}
+	}
+}
+
+// decided is what became of a permission request by a decision.
+func decided(d *core.Decision) string {
+	text := string(d.Decision)
+	switch d.Decision {
+	case sdk.DecisionAllow:
+		text = "allowed"
+	case sdk.DecisionDeny:
+		text = "denied"
+	case sdk.DecisionAsk:
+		text = "asked back"
+	case sdk.DecisionResult:
+		text = "given a result"
+	case sdk.DecisionViewed:
+	}
+	switch {
+	case d.Who != "":
+		return text + " by " + d.Who
+	case d.Grant != "":
+		return text + ", as decided before"
+	case d.Event == "" && d.Reason != "": // nobody did
+		return text + ": " + d.Reason
+	}
+	return text
 }
 
 // marks are what an entry says happened to the run as a whole.

@@ -115,11 +115,15 @@ func (t *teller) message(m sdk.Message) {
 			t.tell(wire.MilestoneTurn, conversed{Message: c.Text})
 		case m.Role == sdk.RoleAssistant:
 			t.tell(wire.MilestoneReply, modelReply{Text: c.Text})
-		case t.entry.Kind == core.KindAnswered:
+		case t.entry.Kind == core.KindAnswered && isTurnAnswer(m):
 			t.tell(wire.MilestoneAnswer, conversed{Message: c.Text})
 		}
 	}
 }
+
+// isTurnAnswer reports whether a message of an answer is what the person said. Others tell the model of decisions, of messages that
+// were sent into the run, and of the media of results.
+func isTurnAnswer(m sdk.Message) bool { return len(m.Content) == 1 && m.Content[0].CallID == "" }
 
 // asked tells what people and context providers are asked, and what people decided. The question for context is left out: it
 // repeats what was told before.
@@ -136,6 +140,9 @@ func (t *teller) asked() {
 		if d.Decision != sdk.DecisionViewed {
 			told := decided(&e.Head, d)
 			told.More = d.Event != "" && i+1 < len(e.Decisions) && e.Decisions[i+1].Event == d.Event
+			if d.Refused == "" {
+				told.Args = editOf(e, d.Call)
+			}
 			t.tell(wire.MilestoneDecided, told)
 		}
 	}
@@ -145,6 +152,16 @@ func (t *teller) asked() {
 	for _, q := range e.Inquiries {
 		t.tell(wire.MilestoneInquired, inquired{Section: q.Section, Call: q.ID})
 	}
+}
+
+// editOf are the arguments that the entry puts in place of the model's; nil is none.
+func editOf(e *core.Entry, call string) json.RawMessage {
+	for _, edit := range e.Edits {
+		if edit.Call == call {
+			return edit.Args
+		}
+	}
+	return nil
 }
 
 // decided is a decision with what is still waited for before its call is made.

@@ -46,6 +46,21 @@ func TestOf(t *testing.T) {
 			  "head":{"status":"running"}}`,
 			[]string{`conversation.answer {"message":"Bern"}`},
 		},
+		"a service answers, and the model is told of a decision and shown an image": {
+			`{"kind":"answered","messages":[{"role":"user","content":[{"kind":"tool_result","call":"c1","tool":"draw"}]},
+			  {"role":"user","content":[{"kind":"text","text":"draw returned:"},{"kind":"media","call":"c1"}]},
+			  {"role":"user","content":[{"kind":"text","call":"p1","tool":"draw"}]}],"results":[{"call":"c1","kind":"answer","data":{}}],
+			  "head":{"status":"running"}}`,
+			[]string{`call.result {"call":"c1","data":{},"error":false,"kind":"answer","tool":"draw"}`},
+		},
+		"a call is allowed with other arguments": {
+			`{"kind":"answered","decisions":[{"request":"p1","call":"c1","decision":"allow","refused":"unsigned"},
+			  {"request":"p1","call":"c1","decision":"allow","who":"ann"}],"edits":[{"call":"c1","args":{"n":2}}],"head":{"status":"running"}}`,
+			[]string{
+				`permission.decided {"decision":{"request":"p1","call":"c1","decision":"allow","refused":"unsigned"}}`,
+				`permission.decided {"decision":{"request":"p1","call":"c1","decision":"allow","who":"ann"},"args":{"n":2}}`,
+			},
+		},
 		"the person answers, and the model at once": {
 			`{"absorbed":{"kind":"answered","messages":[{"role":"user","content":[{"kind":"text","text":"Bern"}]}],"results":[{"call":"c1"}],
 			  "head":{"run":"trip 7","agent":"desk","status":"running","interactions":1}},

@@ -1,6 +1,7 @@
 package show
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -31,26 +32,21 @@ type Letter struct {
 	Redrives int    `json:"redrives"`
 }
 
-// LettersTitle is the heading of the lines of dead letters.
-func LettersTitle() string {
-	return letterLine("SEQ", "WHEN", "REASON", "AGENT", "RUN", "MESSAGE")
+// LettersTitle is the heading of the lines of dead letters, for a terminal of that many columns.
+func LettersTitle(columns int) string {
+	return letterLine(columns, "SEQ", "WHEN", "REASON", "AGENT", "RUN", "MESSAGE")
 }
 
-// Line is the dead letter in one line. The widths are fixed, so that any number can be listed as they come.
-func (l *Letter) Line() string {
-	return letterLine(strconv.FormatUint(l.Sequence, 10), Ago(l.At), string(l.Reason), l.Agent, l.Run, l.message())
+// Line is the dead letter in one line, for a terminal of that many columns. The widths are fixed, so that any number can be listed as they
+// come.
+func (l *Letter) Line(columns int) string {
+	return letterLine(columns, strconv.FormatUint(l.Sequence, 10), Ago(l.At), string(l.Reason), l.Agent, l.Run, l.message())
 }
 
-func letterLine(cells ...string) string {
-	text := ""
-	for n, columns := range []int{6, 9, 18, 16, 30, 90} {
-		cell := Line(cells[n], columns)
-		if cell == "" {
-			cell = "-"
-		}
-		text += Pad(cell, columns) + "  "
-	}
-	return strings.TrimRight(text, " ")
+func letterLine(columns int, sequence, when, reason, agent, run, message string) string {
+	or := func(text string) string { return cmp.Or(text, "-") }
+	return Pad(sequence, 6) + gap + Pad(when, 11) + gap + Pad(or(Line(reason, 18)), 18) + gap + NameColumn(or(agent), 16, columns) + gap +
+		NameColumn(or(run), 30, columns) + gap + or(Line(message, 90))
 }
 
 // message is the message in a few words.

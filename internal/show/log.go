@@ -9,8 +9,8 @@ import (
 	"agentd/internal/audit"
 )
 
-// WriteLog writes a line for each record; many says that they are of several runs.
-func WriteLog(w io.Writer, records []audit.LogRecord, many bool) error {
+// WriteLog writes a line for each record, for a terminal of that many columns; many says that they are of several runs.
+func WriteLog(w io.Writer, records []audit.LogRecord, many bool, columns int) error {
 	if len(records) == 0 {
 		_, err := fmt.Fprintln(w, "nobody was asked for permission")
 		return err
@@ -18,7 +18,7 @@ func WriteLog(w io.Writer, records []audit.LogRecord, many bool) error {
 	for _, r := range records {
 		run := ""
 		if many {
-			run = Pad(Line(r.Run, 18), 20)
+			run = NameColumn(r.Run, 18, columns) + gap
 		}
 		fmt.Fprintf(w, "%s  %s%-9s  %s  %s\n", time.UnixMilli(r.At).Format("2006-01-02 15:04:05.000"), run, r.Event,
 			Line(cmp.Or(r.Tool, r.Call), 28), logText(&r))

@@ -31,7 +31,7 @@ type milestoneData struct {
 	Note    string          `json:"note"`
 	Who     string          `json:"who"`
 	Type    string          `json:"type"`
-	// Why, Model, Since and Until are of a run that is parked.
+	// Why, Model, Since and Until are of a run that is parked, and Message is why.
 	Why   core.ParkReason `json:"why"`
 	Model string          `json:"model"`
 	Since int64           `json:"since"`
@@ -63,7 +63,7 @@ var planTools = map[string]bool{sdk.ToolUpdatePlan: true, sdk.ToolReviewPlan: tr
 func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text string) {
 	var d milestoneData
 	held := r.held
-	r.held = l.Type == wire.MilestoneParked || l.Type == wire.MilestonePaused
+	r.held = l.Type == wire.MilestoneParked || l.Type == wire.MilestonePaused || l.Type == wire.MilestoneSuspended
 	switch l.Type {
 	case wire.MilestonePlan:
 		return labelPlan, describePlan(l.Data)
@@ -104,7 +104,7 @@ func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text stri
 		}
 		return labelAsks, what + ": agentd approvals show " + requests.ShortID(d.Request)
 	case wire.MilestoneDecided:
-		return describeDecision(d.Decision)
+		return describeDecision(d.Decision, d.Args)
 	case wire.MilestoneTurn:
 		if quiet[Turn] {
 			return "", ""
@@ -137,9 +137,10 @@ func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text stri
 		if held {
 			return "", ""
 		}
-		return r.describeSuspended(quiet)
+		return r.describeSuspended(l.Data, quiet)
 	case wire.MilestoneParked:
-		return LabelWaits, cmp.Or(ParkedText(&core.Parking{Why: d.Why, Model: d.Model, Since: d.Since, Until: d.Until}), "its time has come")
+		p := core.Parking{Why: d.Why, Model: d.Model, Message: d.Message, Since: d.Since, Until: d.Until}
+		return LabelWaits, cmp.Or(parkedBecause(&p, l.Time), "its time has come")
 	case wire.MilestonePaused:
 		return "paused", string(d.Reason)
 	case wire.MilestoneResumed:
@@ -181,11 +182,14 @@ func by(who string) string {
 	return "(" + who + ")"
 }
 
-// describeDecision is what somebody decided, or what an earlier decision means.
-func describeDecision(d core.Decision) (label, text string) {
+// describeDecision is what somebody decided, and with which arguments where they edited them, or what an earlier decision means.
+func describeDecision(d core.Decision, edited json.RawMessage) (label, text string) {
 	text = string(d.Decision)
 	if d.Who != "" {
 		text += " by " + d.Who
+	}
+	if len(edited) > 0 {
+		text += ", with " + string(edited)
 	}
 	if why := cmp.Or(d.Refused, d.Reason); why != "" {
 		text += ": " + why
@@ -200,7 +204,7 @@ func describeDecision(d core.Decision) (label, text string) {
 }
 
 func (r *watched) describeResult(d milestoneData) (label, text string) {
-	tool := cmp.Or(r.tools[d.Call], d.Call)
+	tool := cmp.Or(d.Tool, r.tools[d.Call], d.Call)
 	delete(r.tools, d.Call)
 	switch {
 	case d.Error:
@@ -213,7 +217,13 @@ func (r *watched) describeResult(d milestoneData) (label, text string) {
 	return "result", tool + " " + string(d.Data)
 }
 
-func (r *watched) describeSuspended(quiet map[string]bool) (label, text string) {
+func (r *watched) describeSuspended(data json.RawMessage, quiet map[string]bool) (label, text string) {
+	var d struct {
+		Calls int `json:"calls"`
+	}
+	if json.Unmarshal(data, &d) == nil && d.Calls == 0 {
+		return "", "" // for its model, or for an operator, which was said
+	}
 	open := 0
 	for _, tool := range r.tools {
 		if !quiet[tool] {

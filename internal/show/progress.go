@@ -49,7 +49,7 @@ type watched struct {
 	// tools are the names of the calls without a result; those from before the first shown milestone are missing.
 	tools   map[string]string
 	partial bool
-	// held: it was just said why the run does not go on, which is not for want of an answer.
+	// held: it was just said why the run does not go on, and nothing has happened since.
 	held bool
 	// done is closed when the run's end was shown.
 	done chan struct{}
@@ -167,7 +167,7 @@ func (p *Progress) Ask(text string) {
 func (p *Progress) line(l wire.Live, label, text string) {
 	prefix := ""
 	if p.Many {
-		prefix = clockMillis(l.Time) + "  " + Pad(Line(l.Agent, 14), 14) + " " + Pad(Line(l.Run, 18), 18) + " "
+		prefix = clockMillis(l.Time) + "  " + NameColumn(l.Agent, 14, p.columns()) + " " + NameColumn(l.Run, 18, p.columns()) + " "
 	}
 	fmt.Fprintf(p.W, "%s%-9s %s\n", prefix, label, line(text, room(p.columns(), Width(prefix)+labelled), p.Full))
 }

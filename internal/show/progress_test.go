@@ -83,3 +83,63 @@ shortened to the model, a summary stands for 12 messages, and results of 8 more 
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// What somebody allowed with other arguments is shown with them. That somebody looked at a request changes nothing, and the name of a
+// call's tool need not have been seen before.
+func TestProgress_OfACallThatIsEdited(t *testing.T) {
+	t.Parallel()
+	have := shown(
+		wire.Live{Revision: 4, Type: wire.MilestoneCall, Data: json.RawMessage(`{"call":"c1","tool":"refund","args":{"euros":80}}`)},
+		wire.Live{Revision: 4, Index: 1, Type: wire.MilestoneSuspended, Data: json.RawMessage(`{"calls":2}`)},
+		wire.Live{Revision: 5, Type: wire.MilestoneSuspended, Data: json.RawMessage(`{"calls":2}`)},
+		wire.Live{Revision: 6, Type: wire.MilestoneDecided, Data: json.RawMessage(`{"decision":{"request":"p1","call":"c1","decision":"allow","who":"root","reason":"half"},"args":{"euros":40}}`)},
+		wire.Live{Revision: 7, Type: wire.MilestoneSuspended, Data: json.RawMessage(`{"calls":1}`)},
+		wire.Live{Revision: 8, Type: wire.MilestoneResult, Data: json.RawMessage(`{"call":"c1","tool":"refund","data":{"paid":40}}`)},
+		wire.Live{Revision: 9, Type: wire.MilestoneResult, Data: json.RawMessage(`{"call":"c0","tool":"stock","data":{"left":2}}`)},
+	)
+	want := `calls     refund {"euros":80}
+waits     for answers
+decided   allow by root, with {"euros":40}: half
+waits     for answers
+result    refund {"paid":40}
+result    stock {"left":2}
+`
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A run that waits for its model says why, as of the time of the event, and asks nobody for anything.
+func TestProgress_OfAParkedRun(t *testing.T) {
+	t.Parallel()
+	const since = 1_790_000_000_000
+	have := shown(
+		wire.Live{Revision: 1, Type: wire.MilestoneStarted, Data: json.RawMessage(`{"input":{"message":"Hello"}}`)},
+		wire.Live{Revision: 2, Time: since, Type: wire.MilestoneParked, Data: json.RawMessage(
+			`{"why":"model","model":"small","message":"the key is not accepted","since":1790000000000,"until":1790000030420}`)},
+		wire.Live{Revision: 2, Index: 1, Type: wire.MilestoneSuspended, Data: json.RawMessage(`{"calls":0}`)},
+		wire.Live{Revision: 3, Type: wire.MilestoneMessage, Data: json.RawMessage(`{"message":"Still there?"}`)},
+		wire.Live{Revision: 3, Index: 1, Type: wire.MilestoneSuspended, Data: json.RawMessage(`{"calls":0}`)},
+		wire.Live{Revision: 4, Time: since + 31_000, Type: wire.MilestoneParked, Data: json.RawMessage(
+			`{"why":"rate","model":"small","message":"slow down","since":1790000000000,"until":1790000091000}`)},
+	)
+	want := `started   Hello
+waits     model small since 0s, next try within 31s: the key is not accepted
+message   Still there?
+waits     model small since 31s, next try within 1m: slow down
+`
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// shown is what is printed of milestones of a run.
+func shown(milestones ...wire.Live) string {
+	var b bytes.Buffer
+	p := &Progress{W: &b}
+	for _, l := range milestones {
+		l.Run, l.Agent = "one", "desk"
+		p.Show(l)
+	}
+	return b.String()
+}

@@ -25,7 +25,7 @@ func Requests(w io.Writer, items []requests.Item, columns int) error {
 	if columns == 0 {
 		most = summaryWidth
 	}
-	var t table
+	t := table{names: []string{"DOMAIN", "AGENT", "RUN"}}
 	lost := 0
 	row := func(domain string, cells ...string) {
 		if several {
@@ -35,11 +35,11 @@ func Requests(w io.Writer, items []requests.Item, columns int) error {
 	}
 	row("DOMAIN", "ID", "AGE", "EXPIRES IN", "AGENT", "RUN", "ASKS", "RISK", "ARGUMENTS OR TEXT")
 	for _, i := range items {
-		due := until(i.Expires)
+		due := Until(i.Expires)
 		if i.Lost {
 			due, lost = "lost", lost+1
 		}
-		row(Line(i.Domain, 24), i.Short, since(i.Asked), due, Line(i.Agent, 24), Line(i.Run, 24), What(&i),
+		row(Name(i.Domain), i.Short, since(i.Asked), due, Name(i.Agent), Name(i.Run), What(&i),
 			cmp.Or(Line(i.Risk, 12), "-"), Line(i.Summary, most))
 	}
 	if err := t.write(w, "", columns); err != nil || lost == 0 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"agentd/internal/core"
 	"agentd/sdk"
@@ -150,21 +151,31 @@ func ReasonText(r core.Reason, code string) string {
 // pausedText is said of a run that does nothing until it is resumed.
 const pausedText = ", paused"
 
-// ParkedText is what a parked run waits for: "model gpt-4o-mini since 3m, next try in 40s"; empty for one that is not parked, or is
-// being tried.
-func ParkedText(p *core.Parking) string {
+// ParkedText is what a parked run waits for, as of a time in Unix milliseconds: "model gpt-4o-mini since 3m, next try within 40s"; empty
+// for one that is not parked, or is being tried.
+func ParkedText(p *core.Parking, now int64) string {
 	if p == nil || p.Until == 0 {
 		return ""
 	}
+	waited := Duration(time.Duration(now-p.Since) * time.Millisecond)
 	if p.Why == core.ParkPaused {
-		return "its agent, paused since " + since(p.Since)
+		return "its agent, paused since " + waited
 	}
-	return fmt.Sprintf("model %s since %s, next try in %s", cmp.Or(p.Model, p.Key), since(p.Since), until(p.Until))
+	return fmt.Sprintf("model %s since %s, next try within %s", cmp.Or(p.Model, p.Key), waited, left(time.Duration(p.Until-now)*time.Millisecond))
+}
+
+// parkedBecause is ParkedText with why: "model gpt-4o-mini since 3m, next try within 40s: no route to host".
+func parkedBecause(p *core.Parking, now int64) string {
+	text := ParkedText(p, now)
+	if text != "" && p.Message != "" {
+		text += ": " + p.Message
+	}
+	return text
 }
 
 // waitingFor names everything that the run waits for.
 func (r RunRow) waitingFor() string {
-	if text := ParkedText(r.Parked); text != "" {
+	if text := parkedBecause(r.Parked, time.Now().UnixMilli()); text != "" {
 		return Line(text, LineMax)
 	}
 	return waitingText(r.Waiting)
@@ -193,10 +204,10 @@ func Runs(w io.Writer, rows []RunRow, columns int) error {
 		_, err := fmt.Fprintln(w, "no runs")
 		return err
 	}
-	var t table
+	t := table{names: []string{"RUN", "AGENT"}}
 	t.row("RUN", "AGENT", "STATUS", "CHANGED", "WAITING FOR")
 	for _, r := range rows {
-		t.row(Line(r.Run, 60), Line(r.Agent, 60), r.status(), Ago(r.Updated), r.waitingFor())
+		t.row(Name(r.Run), Name(r.Agent), r.status(), Ago(r.Updated), r.waitingFor())
 	}
 	return t.write(w, "", columns)
 }

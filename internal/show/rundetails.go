@@ -1,10 +1,12 @@
 package show
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"agentd/internal/core"
 	"agentd/sdk"
@@ -37,10 +39,34 @@ type RunDetails struct {
 	Plan         *core.Plan     `json:"plan,omitempty"`
 	Waiting      []WaitingCall  `json:"waiting,omitempty"`
 	Messages     []sdk.Message  `json:"messages"`
+	Edits        []EditedCall   `json:"edits,omitempty"`
 	Terminal     *core.Terminal `json:"terminal,omitempty"`
 	// Undoable are the calls that can be undone, the newest first.
 	Undoable []wire.UndoCall `json:"undoable,omitempty"`
 	Journal  []JournalRow    `json:"journal"`
+}
+
+// EditedCall is a call that is made with other arguments than the model's, because who allowed it has changed them.
+type EditedCall struct {
+	core.Edit
+	Who string `json:"who,omitempty"`
+}
+
+// editedCalls are those of an entry.
+func editedCalls(e *core.Entry) []EditedCall {
+	var calls []EditedCall
+	for _, part := range e.Parts() {
+		for _, edit := range part.Edits {
+			edited := EditedCall{Edit: edit}
+			for _, d := range part.Decisions {
+				if d.Call == edit.Call && d.Refused == "" {
+					edited.Who = d.Who
+				}
+			}
+			calls = append(calls, edited)
+		}
+	}
+	return calls
 }
 
 // JournalRow is an entry of the journal, or one of its parts.
@@ -86,7 +112,7 @@ func DetailsOf(entries []core.Entry) (RunDetails, error) {
 		if s, err = core.Apply(s, e); err != nil {
 			return d, fmt.Errorf("read entry %d: %w", e.Rev, err)
 		}
-		d.Journal = append(d.Journal, RowsOfEntry(e)...)
+		d.Journal, d.Edits = append(d.Journal, RowsOfEntry(e)...), append(d.Edits, editedCalls(e)...)
 		if e.Terminal != nil {
 			d.Terminal = e.Terminal
 		}
@@ -136,7 +162,7 @@ func (d RunDetails) Write(w io.Writer, columns int, full bool) error {
 		status += waitsForRetry
 	}
 	t.row("status", Line(status, LineMax))
-	if text := ParkedText(d.Parked); text != "" {
+	if text := ParkedText(d.Parked, time.Now().UnixMilli()); text != "" {
 		t.row("waits for", Line(text, LineMax))
 		if d.Parked.Message != "" {
 			t.row("because", Line(fmt.Sprintf("%s (%s, try %d)", d.Parked.Message, d.Parked.Code, d.Parked.Tries), LineMax))
@@ -201,7 +227,7 @@ func (c WaitingCall) text() string {
 		text += " (" + Line(c.Type, LineMax) + ")"
 	}
 	if c.Due > 0 {
-		text += ", due in " + until(c.Due)
+		text += ", due in " + Until(c.Due)
 	}
 	return text
 }
@@ -223,7 +249,7 @@ func UndoCalls(w io.Writer, calls []wire.UndoCall) error {
 func Unserved(contractType string, due int64) string {
 	text := "nobody serves " + Line(contractType, LineMax) + " now; the call waits"
 	if due > 0 {
-		text += ", due in " + until(due)
+		text += ", due in " + Until(due)
 	}
 	return text
 }
@@ -247,11 +273,24 @@ func (d RunDetails) writeConversation(w io.Writer, columns int, full bool) {
 	for _, m := range d.Messages {
 		for i := range m.Content {
 			say(ContentText(m.Role, &m.Content[i]))
+			if text := d.editText(&m.Content[i]); text != "" {
+				say("  edited", text)
+			}
 		}
 	}
 	for _, text := range d.Unsaid {
 		say("(waits)", text)
 	}
+}
+
+// editText says with what a call was made instead; empty is that it was not edited.
+func (d RunDetails) editText(c *sdk.Content) string {
+	for _, e := range d.Edits {
+		if c.Kind == sdk.ContentToolUse && e.Call == c.CallID {
+			return strings.TrimSpace("to " + string(e.Args) + " " + by(e.Who))
+		}
+	}
+	return ""
 }
 
 // ContentText is who said a part of a message, and what.
@@ -277,8 +316,26 @@ func ContentText(role sdk.Role, c *sdk.Content) (who, text string) {
 	case sdk.ContentRedacted:
 		return "  thinks", "(not shown by the provider)"
 	case sdk.ContentText:
+		if text, ok := decisionTold(c); ok {
+			return "  decided", text
+		}
 	}
 	return string(role), c.Text
+}
+
+// decisionTold is the decision that a text tells the model of, in words; not ok is another text.
+func decisionTold(c *sdk.Content) (text string, ok bool) {
+	var told struct {
+		Permission *sdk.PermissionDecision `json:"permission"`
+	}
+	if c.CallID == "" || c.Tool == "" || c.Pending { // somebody's message, or the late result of a call
+		return "", false
+	}
+	if json.Unmarshal([]byte(c.Text), &told) != nil || told.Permission == nil {
+		return "", false
+	}
+	_, text = describeDecision(core.Decision{Decision: told.Permission.Decision, Reason: told.Permission.Reason}, told.Permission.Args)
+	return c.Tool + " " + text, true
 }
 
 func (d RunDetails) writeJournal(w io.Writer) error {

@@ -1,10 +1,66 @@
 package show
 
 import (
+	"bytes"
+	"os"
+	"strings"
 	"testing"
 
+	"agentd/internal/core"
 	"agentd/sdk"
 )
+
+// Who reads a run sees what its calls were made with, not only what the model wrote.
+func TestRunDetails_OfEditedCalls(t *testing.T) {
+	t.Parallel()
+	journal, err := os.ReadFile("../../test/replay/testdata/v1/permission_edit.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var entries []core.Entry
+	for line := range bytes.Lines(journal) {
+		e, err := core.DecodeEntry(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, e)
+	}
+	d, err := DetailsOf(entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := d.Write(&b, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	want := `  call     book {"seat":1}
+    edited   to {"seat":2} (anna)
+    result   book {"booked":2}
+    decided  book allow, with {"seat":2}
+`
+	if !strings.Contains(b.String(), want) {
+		t.Errorf("got %s\nwant %s", b.String(), want)
+	}
+}
+
+// What the model is told of a decision is told to people in words, and nobody can write a text that is shown as one.
+func TestContentText_OfADecision(t *testing.T) {
+	t.Parallel()
+	const said = `{"permission":{"tool":"pay","decision":"deny","scope":"call","reason":"no proof","note":"The call was not made."}}`
+	for name, c := range map[string]struct {
+		content   sdk.Content
+		who, text string
+	}{
+		"a decision": {sdk.Content{Kind: sdk.ContentText, CallID: "p1", Tool: "pay", Text: said}, "  decided", "pay deny: no proof"},
+		"a message":  {sdk.Content{Kind: sdk.ContentText, CallID: "n1", Text: said}, "user", said},
+		"a result":   {sdk.Content{Kind: sdk.ContentText, CallID: "c1", Tool: "pay", Pending: true, Text: said}, "user", said},
+		"an input":   {sdk.Content{Kind: sdk.ContentText, Text: said}, "user", said},
+	} {
+		if who, text := ContentText(sdk.RoleUser, &c.content); who != c.who || text != c.text {
+			t.Errorf("%s: %q %q, want %q %q", name, who, text, c.who, c.text)
+		}
+	}
+}
 
 // What has no type or no time of its own is shown without.
 func TestWaitingCall_ShowsWhatItHas(t *testing.T) {

@@ -8,8 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/text/width"
 
@@ -60,6 +63,36 @@ func Pad(text string, n int) string {
 	return text + strings.Repeat(" ", max(n-Width(text), 0))
 }
 
+// Middle shortens a text to n columns in its middle: what is alike in front often differs in the end.
+func Middle(text string, n int) string {
+	if fits(text, n) == len(text) {
+		return text
+	}
+	begin := text[:fits(text, max(n-1, 0)/2)]
+	room, at := n-1-Width(begin), len(text)
+	for at > 0 {
+		r, size := utf8.DecodeLastRuneInString(text[:at])
+		if room -= runeWidth(r); room < 0 {
+			break
+		}
+		at -= size
+	}
+	return begin + "…" + text[at:]
+}
+
+// Name is the name of a run or an agent in one line, whole: names are copied, and read by programs.
+func Name(text string) string { return Line(text, math.MaxInt) }
+
+// NameColumn is Name in a column of n columns. On a terminal, which has so many columns, a longer one is cut in its middle; 0 columns are
+// no terminal.
+func NameColumn(text string, n, columns int) string {
+	text = Name(text)
+	if columns > 0 {
+		text = Middle(text, n)
+	}
+	return Pad(text, max(n, Width(text)))
+}
+
 // Line makes text of others one line of at most n columns in which everything can be seen.
 func Line(text string, n int) string {
 	words := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '\n' || r == '\r' || r == '\t' })
@@ -104,7 +137,11 @@ func room(columns, taken int) int {
 const leastRoom = 16
 
 // table aligns cells in columns, two blanks apart.
-type table struct{ rows [][]string }
+type table struct {
+	rows [][]string
+	// names are the titles of the columns that have names of runs and agents: they are cut where a line would be wider than a terminal.
+	names []string
+}
 
 func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
 
@@ -124,13 +161,13 @@ func (t *table) write(w io.Writer, indent string, columns int) error {
 	for _, width := range widths[:len(widths)-1] {
 		taken += width + len(gap)
 	}
-	if columns > 0 && taken+min(widths[len(widths)-1], leastRoom) > columns {
+	if columns > 0 && t.narrow(widths, taken+min(widths[len(widths)-1], leastRoom)-columns) > 0 {
 		return t.writeCells(w, columns)
 	}
 	for _, row := range t.rows {
 		last, text := len(row)-1, indent
 		for n, cell := range row[:last] {
-			text += Pad(cell, widths[n]) + gap
+			text += Pad(Middle(cell, widths[n]), widths[n]) + gap
 		}
 		end := row[last]
 		if columns > 0 {
@@ -141,6 +178,27 @@ func (t *table) write(w io.Writer, indent string, columns int) error {
 		}
 	}
 	return nil
+}
+
+// leastName is what a name gets before others lose more, so that names can be told apart.
+const leastName = 24
+
+// narrow takes from the columns of names what a line has too much, first from the widest. It returns what is too much even then.
+func (t *table) narrow(widths []int, over int) int {
+	for over > 0 {
+		widest := -1
+		for n, title := range t.rows[0] {
+			if slices.Contains(t.names, title) && widths[n] > leastName && (widest < 0 || widths[n] > widths[widest]) {
+				widest = n
+			}
+		}
+		if widest < 0 {
+			return over
+		}
+		widths[widest]--
+		over--
+	}
+	return over
 }
 
 // gap is between the columns of a table.
@@ -155,7 +213,11 @@ func (t *table) writeCells(w io.Writer, columns int) error {
 	for n, row := range t.rows[1:] {
 		of := table{}
 		for i, cell := range row {
-			of.row(names[i], Cut(cell, max(columns-taken, leastRoom)))
+			cut := Cut
+			if slices.Contains(t.names, names[i]) {
+				cut = Middle
+			}
+			of.row(names[i], cut(cell, max(columns-taken, leastRoom)))
 		}
 		if n > 0 {
 			fmt.Fprintln(w)
@@ -239,33 +301,44 @@ func Ago(at int64) string {
 
 func since(at int64) string { return Duration(time.Since(time.UnixMilli(at))) }
 
-// until is how far in the future a time in Unix milliseconds is; "-" for none.
-func until(at int64) string {
+// Until is how far in the future a time in Unix milliseconds is; "-" for none.
+func Until(at int64) string {
 	if at == 0 {
 		return "-"
 	}
-	return Duration(time.Until(time.UnixMilli(at)))
+	return left(time.Until(time.UnixMilli(at)))
 }
 
-// Duration is a duration as people say it, in its largest unit.
+// left is a duration that is left, where a second that has begun counts: what begins with an hour has an hour left.
+func left(d time.Duration) string { return Duration(d + time.Second - 1) }
+
+// Duration is a duration as people say it, in its two largest units: "23h59m". The second is left out where it is 0.
 func Duration(d time.Duration) string {
 	d = max(d, 0)
 	switch {
 	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
+		return inUnits(d, time.Second, "s", time.Second, "")
 	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
+		return inUnits(d, time.Minute, "m", time.Second, "s")
 	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
+		return inUnits(d, time.Hour, "h", time.Minute, "m")
 	}
-	return fmt.Sprintf("%dd", int(d.Hours()/24))
+	return inUnits(d, 24*time.Hour, "d", time.Hour, "h")
+}
+
+func inUnits(d, large time.Duration, name string, small time.Duration, smallName string) string {
+	text := fmt.Sprintf("%d%s", d/large, name)
+	if rest := d % large / small; rest > 0 {
+		text += fmt.Sprintf("%d%s", rest, smallName)
+	}
+	return text
 }
 
 // When is a time in Unix milliseconds, and how long ago that was.
 func When(at int64) string { return clock(at) + " (" + Ago(at) + ")" }
 
 // due is a time to come in Unix milliseconds, and how far away that is.
-func due(at int64) string { return clock(at) + " (in " + until(at) + ")" }
+func due(at int64) string { return clock(at) + " (in " + Until(at) + ")" }
 
 func clock(at int64) string { return time.UnixMilli(at).Format(time.DateTime) }
 

@@ -2,11 +2,15 @@ package show
 
 import (
 	"bytes"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/core"
+	"agentd/internal/requests"
+	"agentd/sdk"
 )
 
 func TestWrap_BreaksBetweenWordsAndLosesNothing(t *testing.T) {
@@ -67,7 +71,7 @@ STATUS       waiting
 CHANGED      -
 WAITING FOR  book, ask_quest…
 
-RUN          \u202egnp.exe\u…
+RUN          \u202eg…u001b[2J
 AGENT        clerk
 STATUS       done (completed)
 CHANGED      -
@@ -86,6 +90,116 @@ WAITING FOR  -
 		}
 		if diff := cmp.Diff(want, b.String()); diff != "" {
 			t.Errorf("%d columns (-want +got):\n%s", columns, diff)
+		}
+	}
+}
+
+func TestDuration_HasTwoUnits(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		-time.Second:                     "0s",
+		59*time.Second + 900*1e6:         "59s",
+		3 * time.Minute:                  "3m",
+		3*time.Minute + 5*time.Second:    "3m5s",
+		24*time.Hour - 4*time.Second:     "23h59m",
+		24 * time.Hour:                   "24h",
+		49*time.Hour + 59*time.Minute:    "2d1h",
+		30*24*time.Hour + 59*time.Minute: "30d",
+	} {
+		if got := Duration(d); got != want {
+			t.Errorf("%s is %s, want %s", d, got, want)
+		}
+	}
+	// What has just begun has all its time.
+	for d, want := range map[time.Duration]string{24*time.Hour - time.Millisecond: "24h", time.Millisecond: "1s", 0: "0s", -time.Hour: "0s"} {
+		if got := left(d); got != want {
+			t.Errorf("of %s are left %s, want %s", d, got, want)
+		}
+	}
+}
+
+// Names that are alike in front are told apart, and are whole where they can be.
+func TestRuns_KeepNames(t *testing.T) {
+	t.Parallel()
+	const (
+		first  = "refunds-of-the-shop-in-the-northern-region-2026-11-29-batch-17-01HZX3T7Q4"
+		second = "refunds-of-the-shop-in-the-northern-region-2026-11-29-batch-17-01HZX3T7Q5"
+	)
+	for columns, want := range map[int]string{
+		0: `RUN                                                                        AGENT  STATUS   CHANGED  WAITING FOR
+` + first + `  desk   running  -        -
+` + second + `  desk   running  -        -
+`,
+		80: `RUN                                         AGENT  STATUS   CHANGED  WAITING FOR
+refunds-of-the-shop-…9-batch-17-01HZX3T7Q4  desk   running  -        -
+refunds-of-the-shop-…9-batch-17-01HZX3T7Q5  desk   running  -        -
+`,
+		50: `RUN          refunds-of-the-sho…atch-17-01HZX3T7Q4
+AGENT        desk
+STATUS       running
+CHANGED      -
+WAITING FOR  -
+
+RUN          refunds-of-the-sho…atch-17-01HZX3T7Q5
+AGENT        desk
+STATUS       running
+CHANGED      -
+WAITING FOR  -
+`,
+	} {
+		var b bytes.Buffer
+		rows := []RunRow{{Run: first, Agent: "desk", Status: core.StatusRunning}, {Run: second, Agent: "desk", Status: core.StatusRunning}}
+		if err := Runs(&b, rows, columns); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, b.String()); diff != "" {
+			t.Errorf("%d columns (-want +got):\n%s", columns, diff)
+		}
+	}
+}
+
+func TestMiddle_KeepsBothEnds(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"1234567890": "1234567890", "12345678901": "1234…78901", "世界世界世界": "世界…世界", "": "",
+	} {
+		if got := Middle(text, 10); got != want || Width(got) > 10 {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestNameColumn_CutsOnlyOnATerminal(t *testing.T) {
+	t.Parallel()
+	const name = "support-8f3k2m9qxw7r4t1z"
+	for columns, want := range map[int]string{0: name, 80: "suppo…7r4t1z"} {
+		if got := NameColumn(name, 12, columns); got != want {
+			t.Errorf("with %d columns %q, want %q", columns, got, want)
+		}
+	}
+	if got := NameColumn("one\u202e", 12, 80); got != `one\u202e   ` {
+		t.Errorf("a short name is %q", got)
+	}
+}
+
+func TestRequests_KeepNames(t *testing.T) {
+	t.Parallel()
+	item := requests.Item{
+		ID: "a", Short: "rc7uip", Domain: sdk.HumanDomain, Agent: "northern-region.refunds-desk", Run: "support-of-order-A-7-8f3k2m9qxw7r4t1z",
+		Type: sdk.TypeQuestion, Kind: requests.KindQuestion, Summary: "Which account?", Asked: time.Now().UnixMilli(),
+	}
+	for columns, run := range map[int]string{0: item.Run, 200: item.Run, 118: "support-of-or…3k2m9qxw7r4t1z"} {
+		var b bytes.Buffer
+		if err := Requests(&b, []requests.Item{item}, columns); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(b.String()) {
+			if columns > 0 && Width(line) > columns+1 {
+				t.Errorf("with %d columns a line has %d", columns, Width(line)-1)
+			}
+		}
+		if !strings.Contains(b.String(), run) {
+			t.Errorf("with %d columns:\n%s", columns, b.String())
 		}
 	}
 }

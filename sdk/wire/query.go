@@ -249,6 +249,8 @@ const MaxMessage = 64 << 10
 // Decided is the data of MilestoneDecided: a decision, and what is still waited for before its call is made.
 type Decided struct {
 	Decision DecisionRecord `json:"decision"`
+	// Args are the arguments that the call is made with instead of the model's, where whoever decided has edited them.
+	Args json.RawMessage `json:"args,omitempty"`
 	// Allowed and Quorum are set while the request needs further approvals: how many there are, and how many it needs.
 	Allowed int `json:"allowed,omitempty"`
 	Quorum  int `json:"quorum,omitempty"`

@@ -63,6 +63,13 @@ func printChange(a *cli.App, c requests.Change) {
 		last := i.Sent[len(i.Sent)-1]
 		text = fmt.Sprintf("%s  %s %s", show.What(i), last.Decision, show.Line(last.Who+" "+last.Refused, show.LineMax))
 	}
-	fmt.Fprintf(a.Out, "%s  %-8s %s  %s  %s  %s\n", time.Now().Format(time.TimeOnly), c.Kind, requests.ShortID(i.ID),
-		show.Line(i.Agent, 24), show.Line(i.Run, 24), text)
+	begin := fmt.Sprintf("%s  %-8s %s", time.Now().Format(time.TimeOnly), c.Kind, requests.ShortID(i.ID))
+	agent, run := show.Name(i.Agent), show.Name(i.Run)
+	if columns := cli.Columns(a.Out); columns > 0 && show.Width(begin+agent+run+text)+3*len("  ") > columns {
+		agent, run = show.Middle(agent, mostName), show.Middle(run, mostName)
+	}
+	fmt.Fprintf(a.Out, "%s  %s  %s  %s\n", begin, agent, run, text)
 }
+
+// mostName is what a name gets where a line is wider than the terminal, in columns.
+const mostName = 24

@@ -219,7 +219,7 @@ func showCommand(a *cli.App) *cobra.Command {
 					return err
 				}
 				for _, r := range all.Results {
-					text := show.Pad(string(r.Outcome), 8) + show.Line(r.Run, 60)
+					text := show.Pad(string(r.Outcome), 8) + show.Name(r.Run)
 					if r.Problem != "" {
 						text += ": " + show.Line(r.Problem, show.LineMax)
 					}

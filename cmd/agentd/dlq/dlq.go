@@ -134,9 +134,9 @@ func (p *letterList) add(l show.Letter) (bool, error) {
 		return true, err
 	}
 	if p.n == 1 {
-		fmt.Fprintln(w, show.LettersTitle())
+		fmt.Fprintln(w, show.LettersTitle(cli.Columns(w)))
 	}
-	_, err := fmt.Fprintln(w, l.Line())
+	_, err := fmt.Fprintln(w, l.Line(cli.Columns(w)))
 	return true, err
 }
 

@@ -124,7 +124,7 @@ func (t tail) print(subject string, headers map[string][]string, data []byte) {
 	if what = show.Visible(what, false); !t.a.Verbose {
 		what = show.Line(what, show.LineMax)
 	}
-	fmt.Fprintf(t.a.Out, "%s  %-6s %-24s %s\n", time.Now().Format("15:04:05.000"), kind, show.Line(cmp.Or(who, "-"), 24), what)
+	fmt.Fprintf(t.a.Out, "%s  %-6s %s %s\n", time.Now().Format("15:04:05.000"), kind, show.NameColumn(cmp.Or(who, "-"), 24, cli.Columns(t.a.Out)), what)
 }
 
 func (t tail) wanted(kind wire.Kind, tokens []string, live wire.Live, event wire.Event) bool {

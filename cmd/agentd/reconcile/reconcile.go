@@ -130,7 +130,7 @@ func findingText(f reconcile.Finding, dryRun bool) string {
 	case dryRun:
 		action = "would be " + action
 	}
-	text := fmt.Sprintf("%-15s %s", f.Kind, show.Line(f.Run, 80))
+	text := fmt.Sprintf("%-15s %s", f.Kind, show.Name(f.Run))
 	if f.What != "" {
 		text += ", " + f.What
 	}

@@ -82,7 +82,7 @@ func retryRuns(ctx context.Context, a *cli.App, c *cli.Client, f *retryFilter) e
 		}
 		results = append(results, result)
 	}
-	if err := a.Print(results, func(w io.Writer) error { return writeRetried(w, results) }); err != nil || failed == 0 {
+	if err := a.Print(results, func(w io.Writer) error { return writeRetried(w, results, cli.Columns(w)) }); err != nil || failed == 0 {
 		return err
 	}
 	return fmt.Errorf("%s not retried", show.Count(failed, "run"))
@@ -135,7 +135,7 @@ func retryOne(ctx context.Context, c *cli.Client, r *find.Run, dryRun bool) (ret
 	return result, nil
 }
 
-func writeRetried(w io.Writer, results []retried) error {
+func writeRetried(w io.Writer, results []retried, columns int) error {
 	if len(results) == 0 {
 		_, err := fmt.Fprintln(w, "no run ended like that")
 		return err
@@ -149,7 +149,7 @@ func writeRetried(w io.Writer, results []retried) error {
 		if state == requested {
 			state += lookLater
 		}
-		line := show.Pad(show.Line(r.Run, 30), 32) + show.Pad(show.Line(r.Agent, 18), 20) + show.Pad(show.Line(why, 28), 30) + state
+		line := show.NameColumn(r.Run, 30, columns) + "  " + show.NameColumn(r.Agent, 18, columns) + "  " + show.Pad(show.Line(why, 28), 30) + state
 		if r.Problem != "" {
 			line += ": " + show.Line(r.Problem, 200)
 		}

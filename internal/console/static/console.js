@@ -17,14 +17,17 @@
 
   // How long ago something was, or how far away it is, goes on being true while the page is open. The clock is the console's.
   const ahead = Date.now() - Number(document.documentElement.dataset.now);
+  const units = [["s", 1], ["m", 60], ["h", 3600], ["d", 86400]];
   const duration = (s) => {
-    for (const [unit, seconds, until] of [["s", 1, 60], ["m", 60, 3600], ["h", 3600, 48 * 3600]]) if (s < until) return Math.floor(s / seconds) + unit;
-    return `${Math.floor(s / 86400)}d`;
+    const n = s < 60 ? 0 : s < 3600 ? 1 : s < 48 * 3600 ? 2 : 3;
+    const [unit, seconds] = units[n], [small, less] = units[Math.max(n - 1, 0)];
+    const rest = n > 0 ? Math.floor(s % seconds / less) : 0;
+    return Math.floor(s / seconds) + unit + (rest > 0 ? rest + small : "");
   };
   setInterval(() => {
     for (const e of document.querySelectorAll("[data-ago]")) {
       const s = (Date.now() - ahead - Date.parse(e.dataset.ago)) / 1000;
-      const text = s < -1 ? `in ${duration(-s)}` : `${duration(Math.max(s, 0))} ago`;
+      const text = s < -1 ? `in ${duration(Math.ceil(-s))}` : `${duration(Math.max(s, 0))} ago`;
       if (e.textContent !== text) e.textContent = text;
     }
   }, 5000);
