@@ -16,7 +16,7 @@ func Grants(w io.Writer, grants []sdk.KeptGrant, columns int) error {
 		_, err := fmt.Fprintln(w, "nothing is allowed beyond single runs")
 		return err
 	}
-	var t table
+	t := table{names: []string{"PRINCIPAL", "AGENT"}}
 	t.row("ID", "AGE", "PRINCIPAL", "AGENT", "TOOL", "ALLOWED BY", "CALLS", "EXPIRES IN")
 	for i := range grants {
 		g := &grants[i]
@@ -24,11 +24,11 @@ func Grants(w io.Writer, grants []sdk.KeptGrant, columns int) error {
 		if g.Uses > 0 {
 			calls += " of " + strconv.Itoa(g.Uses)
 		}
-		expires := until(g.Expires)
+		expires := Until(g.Expires)
 		if g.Spent {
 			expires = "over"
 		}
-		t.row(requests.ShortID(g.ID), since(g.At), Line(g.Principal, 24), Line(g.Agent, 24), Line(g.Tool, 28),
+		t.row(requests.ShortID(g.ID), since(g.At), Name(g.Principal), Name(g.Agent), Line(g.Tool, 28),
 			Line(strings.Join(g.By, ", "), 24), calls, expires)
 	}
 	return t.write(w, "", columns)
