@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/cmd/agentd/internal/follow"
+	"agentd/test/ports"
 )
 
 func TestDev_RunsTheExampleToItsAnswer(t *testing.T) {
@@ -42,6 +44,31 @@ func TestDev_RunsTheExampleToItsAnswer(t *testing.T) {
 	out, _ = s.expect(cli.ExitOK, "doctor")
 	contains(t, out, "nothing found")
 	s.until(&s.out, "finished  completed") // dev shows the same
+}
+
+// Who follows a run while dev is away is told so, and sees the end of the run when dev is started again.
+func TestDev_IsWhereItWasWhenItIsStartedAgain(t *testing.T) {
+	config, script := chatProject(t)
+	s := startDev(t, config, script, "--server-only") // which has the usual port, unless another program does
+	s.data = t.TempDir()
+	var first, second, followed, told, unread output
+	port, console := strconv.Itoa(ports.Free(t)), "127.0.0.1:"+strconv.Itoa(ports.Free(t))
+	stop := s.background(&first, &unread, "dev", "--port", port, "--console", console)
+	s.until(&first, "\nready")
+	s.background(&followed, &told, "run", "chat", "-m", "Hello", "--subject", "one")
+	s.until(&told, "asks      How can I help?")
+	stop()
+	s.until(&told, "waits     the connection to NATS is lost")
+	s.background(&second, &unread, "dev")
+	s.until(&second, "\nready")
+	contains(t, second.String(), "console   http://"+console+"/\n", "nats      nats://127.0.0.1:"+port+"\n")
+	s.until(&told, "note      the connection to NATS is back")
+	s.expect(cli.ExitOK, "runs", "follow", "one", "--answer", follow.EndWord)
+	s.until(&told, "finished  stopped")
+	if n := strings.Count(told.String(), "is lost"); n != 1 {
+		t.Errorf("it is said %d times that the connection is lost:\n%s", n, told.String())
+	}
+	s.until(&followed, "How can I help?")
 }
 
 func TestRun_TellsWhatIsWrong(t *testing.T) {

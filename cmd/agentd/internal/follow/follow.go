@@ -67,6 +67,12 @@ func (f *follower) Follow(ctx context.Context, begin func(context.Context) error
 	if err != nil {
 		return err
 	}
+	defer f.conn.OnContact(
+		func() {
+			f.Progress.Note(show.LabelWaits, "the connection to NATS is lost; the run goes on when the server is back")
+		},
+		func() { f.Progress.Note("note", "the connection to NATS is back") },
+	)()
 	if err := begin(ctx); err != nil {
 		return errors.Join(err, following.Close())
 	}
