@@ -75,6 +75,10 @@ func TestRun_TellsWhatIsWrong(t *testing.T) {
 	s := startDev(t, filepath.Join(example, "agentd.yaml"), filepath.Join(example, "script.yaml"))
 	_, problem := s.expect(cli.ExitRun, "run", "no.such.agent", "-m", "hello")
 	contains(t, problem, "unknown_agent")
+	for _, follows := range []string{"--timeout=1m", "--detach"} {
+		_, problem = s.expect(cli.ExitRun, "run", "travel.dsk", "-m", "hello", follows)
+		contains(t, problem, `no agent "travel_dsk" is served here; did you mean "travel.desk"?`)
+	}
 	_, problem = s.expect(cli.ExitRun, "run", "travel.desk", "--input", `{"message": 5}`)
 	contains(t, problem, "contract_violation", "$.message: expected string, got number 5")
 	out, _ := s.expect(cli.ExitRun, "run", "travel.desk", "--input", `{"message": 5}`, "-o", "json")

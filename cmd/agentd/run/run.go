@@ -183,12 +183,15 @@ func awaitBegin(ctx context.Context, a *cli.App, c *cli.Client, run client.Run) 
 	stop()
 	listening.Wait()
 	if refused := cli.Refused(run.Agent, end); refused != nil {
+		if refused.Code == sdk.CodeUnknownAgent {
+			refused.Message += c.Meant(run.Agent)
+		}
 		return cli.RunFailed(refused)
 	}
 	switch {
 	case err == nil, end.ID != "", cli.NotPermitted(err): // it began, or this user may not look
 	case !served:
-		a.Progress(a.Err).Note(show.LabelWaits, show.NoWorker(run.Agent))
+		a.Progress(a.Err).Note(show.LabelWaits, show.NoWorker(run.Agent)+c.Meant(run.Agent))
 	default:
 		a.Progress(a.Err).Note(show.LabelWaits, "the run has not begun yet; its event is stored, and handled when a worker has time for it")
 	}
