@@ -184,8 +184,9 @@ func TestApprovals_WatchPrintsChanges(t *testing.T) {
 	var out, errors output
 	s.background(&out, &errors, "approvals", "watch")
 	s.until(&out, "added    "+request)
-	s.expect(cli.ExitOK, "approvals", "deny", request, "--reason", "no")
+	s.expect(cli.ExitOK, "approvals", "deny", request)
 	s.until(&out, "removed")
+	s.until(&s.out, `"message":"pay is not allowed"`) // which the model is told
 }
 
 // The desk of dev, over HTTP, and its webhook.

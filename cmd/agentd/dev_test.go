@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/cmd/agentd/internal/follow"
+	"agentd/test/ports"
 )
 
 func TestDev_RunsTheExampleToItsAnswer(t *testing.T) {
@@ -44,10 +46,39 @@ func TestDev_RunsTheExampleToItsAnswer(t *testing.T) {
 	s.until(&s.out, "finished  completed") // dev shows the same
 }
 
+// Who follows a run while dev is away is told so, and sees the end of the run when dev is started again.
+func TestDev_IsWhereItWasWhenItIsStartedAgain(t *testing.T) {
+	config, script := chatProject(t)
+	s := startDev(t, config, script, "--server-only") // which has the usual port, unless another program does
+	s.data = t.TempDir()
+	var first, second, followed, told, unread output
+	port, console := strconv.Itoa(ports.Free(t)), "127.0.0.1:"+strconv.Itoa(ports.Free(t))
+	stop := s.background(&first, &unread, "dev", "--port", port, "--console", console)
+	s.until(&first, "\nready")
+	s.background(&followed, &told, "run", "chat", "-m", "Hello", "--subject", "one")
+	s.until(&told, "asks      How can I help?")
+	stop()
+	s.until(&told, "waits     the connection to NATS is lost")
+	s.background(&second, &unread, "dev")
+	s.until(&second, "\nready")
+	contains(t, second.String(), "console   http://"+console+"/\n", "nats      nats://127.0.0.1:"+port+"\n")
+	s.until(&told, "note      the connection to NATS is back")
+	s.expect(cli.ExitOK, "runs", "follow", "one", "--answer", follow.EndWord)
+	s.until(&told, "finished  stopped")
+	if n := strings.Count(told.String(), "is lost"); n != 1 {
+		t.Errorf("it is said %d times that the connection is lost:\n%s", n, told.String())
+	}
+	s.until(&followed, "How can I help?")
+}
+
 func TestRun_TellsWhatIsWrong(t *testing.T) {
 	s := startDev(t, filepath.Join(example, "agentd.yaml"), filepath.Join(example, "script.yaml"))
 	_, problem := s.expect(cli.ExitRun, "run", "no.such.agent", "-m", "hello")
 	contains(t, problem, "unknown_agent")
+	for _, follows := range []string{"--timeout=1m", "--detach"} {
+		_, problem = s.expect(cli.ExitRun, "run", "travel.dsk", "-m", "hello", follows)
+		contains(t, problem, `no agent "travel_dsk" is served here; did you mean "travel.desk"?`)
+	}
 	_, problem = s.expect(cli.ExitRun, "run", "travel.desk", "--input", `{"message": 5}`)
 	contains(t, problem, "contract_violation", "$.message: expected string, got number 5")
 	out, _ := s.expect(cli.ExitRun, "run", "travel.desk", "--input", `{"message": 5}`, "-o", "json")
@@ -133,7 +164,14 @@ func TestDev_ReloadsTheConfiguration(t *testing.T) {
 	write(t, config, "agents:\n  - nam: chat\n")
 	s.until(&s.errors, "the configuration before stays in use")
 	contains(t, s.errors.String(), "agentd.yaml:2:5: unknown key \"nam\"")
-	s.expect(cli.ExitUsage, "run", "second", "-m", "Hello") // other commands refuse it too
+	s.expect(cli.ExitUsage, "run", "second", "-m", "Hello") // commands that are about the agents refuse it too
+	for _, args := range [][]string{{"runs", "list"}, {"approvals", "list"}, {"dlq", "list"}} {
+		_, told := s.expect(cli.ExitOK, args...) // others only connect
+		contains(t, told, "agentd.yaml has 3 faults, none of them in its settings, which are used all the same; see: agentd check")
+	}
+	write(t, config, "nets: {url: nats://elsewhere}\n"+chat)
+	_, told := s.expect(cli.ExitUsage, "runs", "list") // which server is meant is not known
+	contains(t, told, `unknown key "nets"`)
 	write(t, config, chat+"  - name: second\n    model: {name: gpt-4o-mini}\n")
 	s.until(&s.errors, "configuration reloaded")
 	out, _ := s.expect(cli.ExitOK, "run", "second", "-m", "Hello")

@@ -75,7 +75,16 @@ shop/find two
 	if said := run(2, "nosuch.yaml", "--model", "m"); !strings.Contains(said, "nosuch.yaml") {
 		t.Errorf("a file that is not there: %s", said)
 	}
-	if said := run(2, cases, "--agent", "desk"); !strings.Contains(said, `has no agent "desk"`) {
+	if said := run(2, cases, "--agent", "desk"); !strings.Contains(said, "agentd.yaml is missing here") {
+		t.Errorf("an agent without a configuration: %s", said)
+	}
+	write(t, "agentd.yaml", chat)
+	if said := run(2, cases, "--agent", "chta"); !strings.Contains(said, `agentd.yaml has no agent "chta"; did you mean "chat"?`) {
 		t.Errorf("an agent that is not there: %s", said)
+	}
+	write(t, "cases.yaml", "cases:\n  - {name: greeting, input: hello, expects: {calls: []}}\n")
+	const want = "cases.yaml:2:5: missing key \"expect\"\ncases.yaml:2:36: unknown key \"expects\"; did you mean \"expect\"?\nagentd: 2 faults in cases.yaml\n"
+	if diff := cmp.Diff(want, run(2, "cases.yaml", "--model", "m")); diff != "" {
+		t.Errorf("cases with a slip of the pen (-want +got):\n%s", diff)
 	}
 }

@@ -250,16 +250,37 @@ func (c *Conn) TailInOrder(
 
 // OnReconnect calls handle whenever the connection was lost and is there again, until the returned function is called.
 func (c *Conn) OnReconnect(handle func()) (stop func()) {
-	changes := c.nc.StatusChanged(nats.CONNECTED)
+	return c.onStatus(func(nats.Status) { handle() }, nats.CONNECTED)
+}
+
+// OnContact calls lost when the connection is lost, once however often it is tried, and back when it is there again, until the returned
+// function is called.
+func (c *Conn) OnContact(lost, back func()) (stop func()) {
+	away := false
+	return c.onStatus(func(now nats.Status) {
+		switch {
+		case now == nats.CONNECTED && away:
+			away = false
+			back()
+		case now == nats.RECONNECTING && !away:
+			away = true
+			lost()
+		}
+	}, nats.RECONNECTING, nats.CONNECTED)
+}
+
+// onStatus calls handle whenever the connection comes to be one of these, until the returned function is called.
+func (c *Conn) onStatus(handle func(nats.Status), these ...nats.Status) (stop func()) {
+	changes := c.nc.StatusChanged(these...)
 	done := make(chan struct{})
 	go func() {
 		for {
 			select {
-			case _, open := <-changes:
+			case now, open := <-changes:
 				if !open {
 					return
 				}
-				handle()
+				handle(now)
 			case <-done:
 				return
 			}

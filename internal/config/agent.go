@@ -79,10 +79,13 @@ func (l *loader) agents(list *strict.Node) {
 	for i, n := range list.Items() {
 		name := n.Get("name")
 		token := wire.NameToken(name.Text())
-		if other, taken := first[token]; taken && token != "" {
-			l.Faultf(name.Position, "agents %q (line %d) and %q have the same name in subjects: %s", other.Text(), other.Line, name.Text(), token)
-		} else {
+		switch other, taken := first[token]; {
+		case !taken || token == "":
 			first[token] = name
+		case other.Text() == name.Text():
+			l.Faultf(name.Position, "two agents are named %q; the other is in line %d", name.Text(), other.Line)
+		default:
+			l.Faultf(name.Position, "agents %q (line %d) and %q have the same name in subjects: %s", other.Text(), other.Line, name.Text(), token)
 		}
 		k := l.ownContract(n)
 		if own[i] = k; k == nil || token == "" {

@@ -247,11 +247,12 @@ func (l *loader) registered(n *strict.Node, agent string, tool sdk.ServiceTool) 
 func (l *loader) checkCollisions() {
 	uris, types := map[string]*known{}, map[string]*known{}
 	for _, k := range l.known {
-		if other, taken := uris[wire.AbsoluteURI(k.URI)]; taken {
-			l.Faultf(k.node.Get("uri").Position, "contract %s is already defined in %s", k.URI, other.node.Position)
-		} else {
+		switch other, taken := uris[wire.AbsoluteURI(k.URI)]; {
+		case !taken:
 			uris[wire.AbsoluteURI(k.URI)] = k
 			l.checkType(k, types)
+		case k.agent == "" || k.agent != other.agent: // else two agents have one name, which is said of them
+			l.Faultf(k.node.Get("uri").Position, "contract %s is already defined in %s", k.URI, other.node.Position)
 		}
 	}
 }

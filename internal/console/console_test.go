@@ -375,9 +375,12 @@ func TestDecide_IsOnWhatWasShown(t *testing.T) {
 	contains(t, b.get(http.StatusOK, run), "denied: not this one (anna)")
 	question := b.asked(request)
 	b.post(http.StatusNotFound, request+"/decide", form)
+	contains(t, b.get(http.StatusOK, request), "It is not open: it was decided", `<a href="`+run+`">`, "<strong>anna</strong>: deny: not this one (counts)")
+	contains(t, b.get(http.StatusOK, "/api/v1"+request), `"closed":"It is not open: it was decided`, `"who":"anna"`, `"reason":"not this one"`)
 	contains(t, b.get(http.StatusOK, question), "&lt;script&gt;", "Your answer")
 	_, page = b.post(http.StatusOK, question+"/answer", url.Values{"text": {"yes"}})
 	contains(t, page, "Answered")
+	contains(t, b.get(http.StatusOK, question), "It is not open: it was answered by somebody", "<strong>anna</strong>: answered")
 	b.ended("denied")
 	contains(t, b.get(http.StatusOK, run), "payer.done", "✓")
 }

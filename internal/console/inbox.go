@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -72,10 +73,33 @@ type term struct{ Label, Text string }
 
 func (c *console) request(r *request) (*view, error) {
 	p, err := c.look(r)
+	if errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
+		if removed, known := c.Desk.Closed(r.PathValue("id")); known {
+			return c.tooLate(r.Context(), removed), nil
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
 	return &view{Title: "Request " + p.Short, Template: "request", Place: placeInbox, Data: p}, nil
+}
+
+// closedPage is a request that is not open any more, with what was decided on it.
+type closedPage struct {
+	show.Request
+	Asks, Closed string
+	SaidSoFar    []show.Said
+}
+
+// tooLate shows what became of a request to whoever opens it too late.
+func (c *console) tooLate(ctx context.Context, removed requests.Change) *view {
+	item := removed.Item
+	item.Short = requests.ShortID(item.ID)
+	p := &closedPage{Asks: heading(&item), Closed: "It is not open: it " + removed.Reason.Text()}
+	p.Item = item
+	c.recorded(ctx, &p.Request)
+	p.SaidSoFar = p.SoFar()
+	return &view{Title: "Request " + item.Short, Template: "closed", Place: placeInbox, Data: p}
 }
 
 // liveRequest sends whether a request is still open when that is not what the page says already: somebody else may have answered it, and an
@@ -137,9 +161,7 @@ func (c *console) look(r *request) (*requestPage, error) {
 	}
 	detail := p.Detail
 	if !detail.Lost {
-		if p.Decisions, err = c.Desk.History(r.Context(), detail.Item); err != nil {
-			p.Unknown = "what the run recorded is not known: " + sdk.AsError(err).Message
-		}
+		c.recorded(r.Context(), &p.Request)
 	}
 	p.SaidSoFar = p.SoFar()
 	c.ofRun(r.Context(), p, &item)
@@ -156,6 +178,14 @@ func (c *console) look(r *request) (*requestPage, error) {
 	case requests.KindTurn:
 	}
 	return p, nil
+}
+
+// recorded adds what the run recorded of decisions on a request.
+func (c *console) recorded(ctx context.Context, shown *show.Request) {
+	var err error
+	if shown.Decisions, err = c.Desk.History(ctx, shown.Item); err != nil {
+		shown.Unknown = "what the run recorded is not known: " + sdk.AsError(err).Message
+	}
 }
 
 // ofRun adds what the run knows: who was shown a permission request, and which call of the conversation asks. Where its journal cannot be

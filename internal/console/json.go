@@ -285,6 +285,16 @@ func (p *requestPage) forPrograms() any {
 	}{p.Request, p.Refusal, p.NotYours, p.Seen}
 }
 
+func (p *closedPage) forPrograms() any {
+	return struct {
+		requests.Item
+		// Closed is why it is not open any more.
+		Closed    string          `json:"closed"`
+		Decisions []core.Decision `json:"decisions,omitempty"`
+		Unknown   string          `json:"unknown,omitempty"`
+	}{p.Item, p.Closed, p.Decisions, p.Unknown}
+}
+
 // agentFacts are what all answers about an agent have.
 type agentFacts struct {
 	Agent       string        `json:"agent"`

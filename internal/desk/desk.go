@@ -195,6 +195,9 @@ func (d *Desk) Find(prefix string) (requests.Item, error) {
 	return d.inbox.find(prefix)
 }
 
+// Closed is the removal of the item that Find would have found, as far as the desk remembers it, with the answers that it had.
+func (d *Desk) Closed(prefix string) (requests.Change, bool) { return d.inbox.removed(prefix) }
+
 // Detail reads everything about the open item that Find finds.
 func (d *Desk) Detail(ctx context.Context, prefix string) (requests.Detail, error) {
 	i, err := d.Find(prefix)

@@ -345,11 +345,16 @@ func (b *inbox) exact(id string) (requests.Item, bool) {
 	return *i, true
 }
 
-// find returns the open item whose id, or its hash, begins with prefix. The error is CodeUnknownRun.
-func (b *inbox) find(prefix string) (requests.Item, error) {
-	matches := func(i *requests.Item) bool {
+// beginning selects the items whose id, or its hash, begins with prefix.
+func beginning(prefix string) func(*requests.Item) bool {
+	return func(i *requests.Item) bool {
 		return prefix != "" && (strings.HasPrefix(i.ID, prefix) || strings.HasPrefix(i.Hash, prefix))
 	}
+}
+
+// find returns the open item whose id, or its hash, begins with prefix. The error is CodeUnknownRun.
+func (b *inbox) find(prefix string) (requests.Item, error) {
+	matches := beginning(prefix)
 	var found []*requests.Item
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -385,18 +390,35 @@ func (b *inbox) named(i *requests.Item) requests.Item {
 
 // missing says why nothing that matches is open, as far as it is remembered.
 func (b *inbox) missing(prefix string, matches func(*requests.Item) bool) error {
-	for n := len(b.changes) - 1; n >= 0; n-- {
-		c := &b.changes[n]
-		if c.Kind != requests.ChangeRemoved || !matches(&c.Item) {
-			continue
-		}
-		why := map[requests.Reason]string{
-			requests.ReasonClosed: "was decided, or its run no longer waits for it", requests.ReasonAnswered: "was answered by somebody",
-			requests.ReasonExpired: "has expired", requests.ReasonGone: "was lost by the broker; its run has it published again if it waits",
-		}
-		return sdk.Errorf(sdk.CodeUnknownRun, "request %s is not open: it %s; see: agentd approvals log", c.Item.ID, why[c.Reason])
+	if c, known := b.lastOf(matches); known {
+		return sdk.Errorf(sdk.CodeUnknownRun, "request %s is not open: it %s; see: agentd approvals log", c.Item.ID, c.Reason.Text())
 	}
 	return sdk.Errorf(sdk.CodeUnknownRun, "no open request begins with %q; see: agentd approvals list, with --domain '*' for all domains", prefix)
+}
+
+// removed is what is remembered of an item that find does not find.
+func (b *inbox) removed(prefix string) (requests.Change, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lastOf(beginning(prefix))
+}
+
+// lastOf is the removal of the last item that matches, of none that is open, with the item as it is known: an answer may be read after it.
+func (b *inbox) lastOf(matches func(*requests.Item) bool) (last requests.Change, known bool) {
+	for n := len(b.changes) - 1; n >= 0; n-- {
+		c := &b.changes[n]
+		if !matches(&c.Item) || known && c.Item.Subject != last.Item.Subject {
+			continue
+		}
+		if !known {
+			last, known = *c, true
+		}
+		if c.Kind == requests.ChangeRemoved {
+			last.Kind, last.Reason = c.Kind, c.Reason
+			return last, true
+		}
+	}
+	return requests.Change{}, false
 }
 
 // errGap says that changes were forgotten that somebody has not seen.

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/datafolder"
 	"agentd/internal/config"
 	"agentd/internal/console/live"
 	"agentd/internal/httpguard"
@@ -15,23 +18,49 @@ import (
 	"agentd/internal/setup"
 )
 
-// DefaultConsole is the address of the console where nobody chose one.
-const DefaultConsole = "127.0.0.1:4280"
+// DefaultConsolePort is where the console is if nobody chose an address, the port is free, and the data folder keeps no other.
+const DefaultConsolePort = 4280
+
+// UsualConsoles are the addresses of a console for which nobody chose one: where it was before on the data folder, else the default, else
+// any.
+func UsualConsoles(data string) []string {
+	ports := []int{DefaultConsolePort, 0}
+	if kept := datafolder.Port(data, datafolder.ConsolePortFile); kept != 0 {
+		ports = slices.Insert(ports, 0, kept)
+	}
+	addresses := make([]string, len(ports))
+	for i, port := range ports {
+		addresses[i] = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	}
+	return addresses
+}
+
+// listen opens the first of the console's addresses that is free, and keeps its port.
+func (d *Server) listen(ctx context.Context, data string) (listener net.Listener, err error) {
+	for _, address := range d.o.Consoles {
+		if listener, err = httpguard.Listen(ctx, address, ""); !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := datafolder.KeepPort(data, datafolder.ConsolePortFile, listener.Addr()); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return listener, nil
+}
 
 // withConsole serves the console beside do.
 func (d *Server) withConsole(ctx context.Context, cfg *config.Config, do func() error) error {
-	if d.o.Console == "" {
+	if len(d.o.Consoles) == 0 {
 		return do()
 	}
 	who, err := approver(cfg)
 	if err != nil {
 		return err
 	}
-	listener, err := httpguard.Listen(ctx, d.o.Console, "")
-	if d.o.Console == DefaultConsole && errors.Is(err, syscall.EADDRINUSE) {
-		host, _, _ := net.SplitHostPort(DefaultConsole) // it is constant
-		listener, err = httpguard.Listen(ctx, net.JoinHostPort(host, "0"), "")
-	}
+	listener, err := d.listen(ctx, cfg.Data)
 	if err != nil {
 		return err
 	}

@@ -32,8 +32,8 @@ type Options struct {
 	// Load reads the configuration, also when a file of it has changed, and Worker what it means to a worker.
 	Load   func() (*config.Config, error)
 	Worker func(*config.Config) (worker.Options, error)
-	// Console is the address of the console; empty is none. One that is DefaultConsole and taken becomes a free one.
-	Console string
+	// Consoles are addresses for the console, which is at the first that is free; none is no console.
+	Consoles []string
 	// Logger is for the desk and the console.
 	Logger *slog.Logger
 	// Live is told of what all runs do, Tell of everything else.
@@ -88,7 +88,7 @@ func Run(ctx context.Context, o Options, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	if o.Console != "" { // the console keeps the index, and the worker finds it when it starts
+	if len(o.Consoles) > 0 { // the console keeps the index, and the worker finds it when it starts
 		if err := o.Conn.MakeIndex(ctx); err != nil {
 			return errors.Join(err, stop())
 		}

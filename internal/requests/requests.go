@@ -150,6 +150,21 @@ const (
 	ReasonGone     Reason = "gone"     // the broker lost it; it is added again if its run waits for it
 )
 
+// Text is what became of an item that was removed for the reason.
+func (r Reason) Text() string {
+	switch r {
+	case ReasonClosed:
+		return "was decided, or its run no longer waits for it"
+	case ReasonAnswered:
+		return "was answered by somebody"
+	case ReasonExpired:
+		return "has expired"
+	case ReasonGone:
+		return "was lost by the broker; its run has it published again if it waits"
+	}
+	return ""
+}
+
 // Change is one change of an inbox. Number counts them, from 1, since the desk was opened.
 type Change struct {
 	Number uint64     `json:"number"`

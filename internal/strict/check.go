@@ -44,7 +44,7 @@ func (r *Reader) Check(n *Node, form *Form) {
 		refused = append(refused, at)
 		switch {
 		case !at.exists():
-			r.Faultf(at.Position, "missing key %q: %s", p.name, p.description)
+			r.Faultf(at.Position, "missing key %q%s", p.name, after(": ", p.description))
 		case !p.known:
 			path := steps(f.Path)
 			elsewhere := root.follow(path[:len(path)-1]).within(at.Name)
@@ -61,8 +61,16 @@ func (r *Reader) Check(n *Node, form *Form) {
 		}
 	}
 	for _, at := range refused {
-		at.remove()
+		at.Remove()
 	}
+}
+
+// after is a text behind what leads to it, where there is one.
+func after(lead, text string) string {
+	if text == "" {
+		return ""
+	}
+	return lead + text
 }
 
 // place is what a schema says of a place in a file. It follows properties, items and references, which is all that the
@@ -132,7 +140,7 @@ func (p place) dropEmpty(n *Node) {
 	for _, item := range n.items {
 		next := p.step(item.Name)
 		if item.kind == isNull && next.optional {
-			item.remove()
+			item.Remove()
 		} else if next.known {
 			next.dropEmpty(item)
 		}

@@ -58,7 +58,7 @@ func (r *Reader) Decode(n *Node, target any) {
 			}
 		}
 		r.Faultf(at.Position, "%s", message)
-		if at.remove(); at == n {
+		if at.Remove(); at == n {
 			return
 		}
 	}

@@ -45,6 +45,17 @@ func (f Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// Files are those that the faults are in.
+func (f Faults) Files() []string {
+	var files []string
+	for _, fault := range f {
+		if !slices.Contains(files, fault.File) {
+			files = append(files, fault.File)
+		}
+	}
+	return files
+}
+
 // As makes every Faults an *sdk.Error of CodeConfig.
 func (f Faults) As(target any) bool {
 	e, ok := target.(**sdk.Error)

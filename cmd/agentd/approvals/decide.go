@@ -198,8 +198,8 @@ func denyCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 	p := sdk.PermissionDecision{Decision: sdk.DecisionDeny}
 	var calls []string
 	cmd := &cobra.Command{
-		Use:     "deny ID --reason TEXT",
-		Short:   "Refuse a call; the model is told the reason",
+		Use:     "deny ID [--reason TEXT]",
+		Short:   "Refuse a call; the model is told, with the reason",
 		Example: `  agentd approvals deny k3f9qa --reason "the invoice is paid already"`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -207,8 +207,7 @@ func denyCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 		},
 	}
 	callsFlag(cmd, &calls)
-	cmd.Flags().StringVar(&p.Reason, "reason", "", "why; the model reads it")
-	_ = cmd.MarkFlagRequired("reason") // the flag exists
+	cmd.Flags().StringVar(&p.Reason, "reason", "", "why; the model reads it (default: it reads that the call is not allowed)")
 	return cmd
 }
 

@@ -39,13 +39,14 @@ func Command(a *cli.App) *cobra.Command {
 			"started with. Everything survives kill -9.\n\n" +
 			"The server listens on 127.0.0.1:4222, or on a free port when that is taken, and writes its address to the data\n" +
 			"folder, where the other commands find it when NATS_URL is not set. The console in which runs are seen, decided and steered is\n" +
-			"at 127.0.0.1:4280, or on a free port, which is the first line that dev prints.",
+			"at 127.0.0.1:4280, or on a free port, which is the first line that dev prints. Both are where they were before when dev is\n" +
+			"started again on the folder.",
 		Example: "  agentd dev\n  agentd dev --config examples/traveldesk/agentd.yaml --data /tmp/desk\n  agentd dev --server-only --port 4333",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return dev(cmd.Context(), a, f) },
 	}
-	cmd.Flags().IntVar(&f.port, "port", 0, "port to listen on, and no other (default: 4222, else a free one)")
-	cmd.Flags().StringVar(&f.console, "console", devserver.DefaultConsole, "address of the console, which must be of this machine; off is none")
+	cmd.Flags().IntVar(&f.port, "port", 0, "port to listen on, and no other (default: the one before, else 4222, else a free one)")
+	cmd.Flags().StringVar(&f.console, "console", "", "address of the console, which must be of this machine (default: the one before, else 127.0.0.1:4280, else on a free port); off is none")
 	cmd.Flags().BoolVar(&f.serverOnly, "server-only", false, "only the NATS server, with the streams of the configured agents if there are any")
 	return cmd
 }
@@ -81,17 +82,26 @@ func devOn(ctx context.Context, a *cli.App, server *embedded.Server, cfg *config
 	if f.serverOnly {
 		err = serverOnly(ctx, conn, cfg, t)
 	} else {
-		if f.console == "off" {
-			f.console = ""
-		}
 		progress := a.Progress(a.Out)
 		progress.JSON, progress.Many = a.Output == cli.OutputJSON, true
 		err = devserver.Run(ctx, devserver.Options{
-			Conn: conn, URL: t.url, Console: f.console, Load: a.ToServe, Logger: log, Live: progress.Show, Tell: t,
+			Conn: conn, URL: t.url, Consoles: f.consoles(cfg.Data), Load: a.ToServe, Logger: log, Live: progress.Show, Tell: t,
 			Worker: func(cfg *config.Config) (worker.Options, error) { return workerOptions(a, cfg, t.url) },
 		}, cfg)
 	}
 	return errors.Join(err, conn.Close())
+}
+
+// consoles are the addresses for the console: the one that was chosen, or where it usually is.
+func (f devFlags) consoles(data string) []string {
+	switch f.console {
+	case "off":
+		return nil
+	case "":
+		return devserver.UsualConsoles(data)
+	default:
+		return []string{f.console}
+	}
 }
 
 func serverOnly(ctx context.Context, conn *broker.Conn, cfg *config.Config, t teller) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +14,7 @@ import (
 	"agentd/internal/eval"
 	"agentd/internal/setup"
 	"agentd/internal/show"
+	"agentd/internal/spelling"
 	"agentd/sdk"
 )
 
@@ -120,21 +122,22 @@ func load(files []string) ([]eval.Suite, error) {
 
 // model is what is asked, and completes its name.
 func (q *asked) model(a *cli.App) (sdk.Provider, error) {
-	cfg, err := a.Settings()
+	load := a.Settings
+	if q.agent != "" {
+		load = a.WithAgents
+	}
+	cfg, err := load()
 	if err != nil {
 		return nil, err
 	}
 	spec := sdk.ModelSpec{Provider: q.provider, Name: q.Model}
 	if q.agent != "" {
-		found := false
-		for i := range cfg.Agents {
-			if cfg.Agents[i].Name == q.agent {
-				spec, found = cfg.Agents[i].Model, true
-			}
+		names := setup.AgentNames(cfg)
+		i := slices.Index(names, q.agent)
+		if i < 0 {
+			return nil, cli.Usagef("--agent: %s has no agent %q%s", a.Config, q.agent, spelling.Suggest(q.agent, names))
 		}
-		if !found {
-			return nil, cli.Usagef("--agent: %s has no agent %q", a.Config, q.agent)
-		}
+		spec = cfg.Agents[i].Model
 		q.Model = spec.Name
 	}
 	models, err := setup.Models(cfg)

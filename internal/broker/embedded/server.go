@@ -22,7 +22,7 @@ import (
 	"agentd/sdk"
 )
 
-// DefaultPort is where an embedded server listens if the port is free.
+// DefaultPort is where an embedded server listens if the port is free, and its folder keeps no other.
 const DefaultPort = 4222
 
 // Options describe an embedded NATS server.
@@ -31,7 +31,8 @@ type Options struct {
 	Dir string
 	// Listen opens a port on 127.0.0.1; otherwise only this process reaches the server.
 	Listen bool
-	// Port is the preferred port; 0 is DefaultPort. A free one is taken when it is in use, unless PortOnly is set.
+	// Port is the preferred port; 0 is the one that the last server on Dir had, else DefaultPort. A free one is taken when it is in use,
+	// unless PortOnly is set.
 	Port     int
 	PortOnly bool
 	// MaxPayload is the largest message in bytes; 0 is 1 MiB.
@@ -79,27 +80,43 @@ func (s *Server) start(o Options) error {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Port == 0 {
-		o.Port = DefaultPort
-	}
-	err := s.boot(o)
-	// Whoever had the port when it was asked for may have left it since.
-	if err != nil && o.Listen && (strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) || !portFree(o.Port)) {
-		if o.PortOnly {
-			return sdk.Errorf(sdk.CodeConfig, "port %d is in use; stop what listens there, or choose another", o.Port).WithCause(err)
-		}
-		o.Port = server.RANDOM_PORT
-		err = s.boot(o)
-	}
-	if err != nil || !o.Listen {
+	if err := s.bootOn(o); err != nil || !o.Listen {
 		return err
 	}
-	if err := writeFile(address, s.URL()+"\n"); err != nil {
+	err := datafolder.WriteFile(address, s.URL()+"\n")
+	if err == nil {
+		err = datafolder.KeepPort(s.dir, datafolder.PortFile, s.ns.Addr())
+	}
+	if err != nil {
 		s.stop()
 		return fmt.Errorf("write the server's address: %w", err)
 	}
 	s.address = address
 	return nil
+}
+
+// bootOn is boot on the first of the ports that is free.
+func (s *Server) bootOn(o Options) (err error) {
+	for _, o.Port = range o.ports(datafolder.Port(s.dir, datafolder.PortFile)) {
+		if err = s.boot(o); err == nil || !o.Listen || !taken(o.Port, err) {
+			return err
+		}
+	}
+	return sdk.Errorf(sdk.CodeConfig, "port %d is in use; stop what listens there, or choose another", o.Port).WithCause(err)
+}
+
+// ports are those to try in turn; kept is the one that the folder keeps.
+func (o *Options) ports(kept int) []int {
+	switch {
+	case o.PortOnly:
+		return []int{o.Port}
+	case o.Port != 0:
+		return []int{o.Port, server.RANDOM_PORT}
+	case kept != 0:
+		return []int{kept, DefaultPort, server.RANDOM_PORT}
+	default:
+		return []int{DefaultPort, server.RANDOM_PORT}
+	}
 }
 
 // boot starts the server and waits until it can be used.
@@ -136,6 +153,11 @@ func (s *Server) stop() {
 	s.ns.WaitForShutdown()
 }
 
+// taken reports whether a server could not start because another program had its port: it may have left it since.
+func taken(port int, err error) bool {
+	return port != server.RANDOM_PORT && (strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) || !portFree(port))
+}
+
 func portFree(port int) bool {
 	var lc net.ListenConfig
 	l, err := lc.Listen(context.Background(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
@@ -143,15 +165,6 @@ func portFree(port int) bool {
 		return false
 	}
 	return l.Close() == nil
-}
-
-// writeFile writes atomically, so that a reader never sees half an address.
-func writeFile(path, text string) error {
-	temporary := path + ".new"
-	if err := os.WriteFile(temporary, []byte(text), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temporary, path)
 }
 
 // startTimeout is how long a server may take to recover its streams.

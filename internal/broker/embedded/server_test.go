@@ -5,12 +5,15 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"agentd/internal/broker/datafolder"
 	"agentd/sdk"
+	"agentd/test/ports"
 )
 
 func startServer(t *testing.T, o Options) *Server {
@@ -110,6 +113,36 @@ func TestServer_TakesAFreePortUnlessToldOtherwise(t *testing.T) {
 	}
 	if _, err := Start(Options{Dir: t.TempDir(), Listen: true, Port: port, PortOnly: true}); !isCode(err, sdk.CodeConfig) {
 		t.Errorf("with PortOnly: %v; want %s", err, sdk.CodeConfig)
+	}
+}
+
+func TestServer_ListensWhereItDidBefore(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	listen := func(o Options) int {
+		t.Helper()
+		o.Dir, o.Listen = dir, true
+		s := startServer(t, o)
+		port := s.ns.Addr().(*net.TCPAddr).Port
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return port
+	}
+	before := listen(Options{Port: server.RANDOM_PORT})
+	if got := listen(Options{}); got != before {
+		t.Errorf("it listens on %d; want %d as before", got, before)
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(before)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if got := listen(Options{}); got == before {
+		t.Error("it listens on a port that is taken")
+	}
+	if said := ports.Free(t); listen(Options{Port: said}) != said {
+		t.Error("it listens where it did before, and not on the port that was asked for")
 	}
 }
 

@@ -9,14 +9,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"agentd/internal/broker"
 	"agentd/internal/show"
-	"agentd/internal/spelling"
 	"agentd/sdk"
 )
 
@@ -205,34 +203,6 @@ func (a *App) complete(cmd *cobra.Command) {
 	for _, child := range cmd.Commands() {
 		a.complete(child)
 	}
-}
-
-// refusal is cobra's error, with what helps: the form of the command where its arguments are too few or too many, and the command
-// that was meant.
-func refusal(root *cobra.Command, args []string, err error) error {
-	cmd, rest, findErr := root.Find(args)
-	switch {
-	case findErr == nil && strings.Contains(err.Error(), "arg(s)"):
-		use, _, _ := strings.Cut(cmd.UseLine(), " [flags]")
-		err = fmt.Errorf("want: %s", use)
-	case len(rest) > 0 && strings.HasPrefix(err.Error(), "unknown command"):
-		var known []string
-		for _, c := range cmd.Commands() {
-			known = append(known, c.Name())
-		}
-		if meant := spelling.Closest(rest[0], known); meant != "" {
-			err = fmt.Errorf("%w; did you mean %q?", err, cmd.CommandPath()+" "+meant)
-		}
-	}
-	return fmt.Errorf("%w\nsee: %s --help", err, commandPath(root, args))
-}
-
-// commandPath is the command that args mean, such as "agentd runs show".
-func commandPath(root *cobra.Command, args []string) string {
-	if cmd, _, err := root.Find(args); err == nil {
-		return cmd.CommandPath()
-	}
-	return root.CommandPath()
 }
 
 // Progress shows runs on a stream, which may be a terminal.

@@ -14,6 +14,7 @@ import (
 	"agentd/internal/config"
 	"agentd/internal/runner"
 	"agentd/internal/setup"
+	"agentd/internal/spelling"
 	"agentd/internal/worker"
 	"agentd/sdk/client"
 )
@@ -64,6 +65,15 @@ func (c *Client) ContractType(agent string) string {
 	return agent
 }
 
+// Meant ends the message that nobody serves an agent: with the configured one that its name looks like. Others may be served too.
+func (c *Client) Meant(agent string) string {
+	names := setup.AgentNames(c.Config)
+	if meant := spelling.Closest(agent, names); meant != "" && meant != agent {
+		return fmt.Sprintf("; did you mean %q?", meant)
+	}
+	return ""
+}
+
 // CompleteAgents completes the names of configured agents.
 func (a *App) CompleteAgents(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	cfg, err := a.Settings()
@@ -89,7 +99,7 @@ type Client struct {
 
 // Client connects as a client. The caller closes the connection.
 func (a *App) Client(ctx context.Context) (*Client, error) {
-	cfg, err := a.Settings()
+	cfg, err := a.Connection()
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,8 @@ func (a *App) Report(err error) {
 	if faults, ok := errors.AsType[config.Faults](err); ok {
 		// One line each, beginning with its place, so that editors can jump there.
 		fmt.Fprintln(a.Err, show.Visible(faults.Error(), true))
-		fmt.Fprintf(a.Err, "agentd: %s in the configuration\n", show.Count(len(faults), "fault"))
+		in := strings.Join(faults.Files(), ", ")
+		fmt.Fprintf(a.Err, "agentd: %s in %s\n", show.Count(len(faults), "fault"), show.Line(in, show.LineMax))
 		return
 	}
 	if exit, ok := err.(*exitError); ok { //nolint:errorlint // only what is on top decides about the form

@@ -67,6 +67,12 @@ func (f *follower) Follow(ctx context.Context, begin func(context.Context) error
 	if err != nil {
 		return err
 	}
+	defer f.conn.OnContact(
+		func() {
+			f.Progress.Note(show.LabelWaits, "the connection to NATS is lost; the run goes on when the server is back")
+		},
+		func() { f.Progress.Note("note", "the connection to NATS is back") },
+	)()
 	if err := begin(ctx); err != nil {
 		return errors.Join(err, following.Close())
 	}
@@ -89,7 +95,7 @@ func (f *follower) Follow(ctx context.Context, begin func(context.Context) error
 	if err := errors.Join(err, following.Close()); err != nil {
 		return f.detached(ctx, err)
 	}
-	return printResult(f.a, f.run, event)
+	return f.printResult(event)
 }
 
 // wait returns the terminal event. Meanwhile the desk answers.
@@ -133,7 +139,7 @@ func (f *follower) hint(ctx context.Context) {
 		status, err := f.conn.Speaking(cli.Source).Status(asking, client.Run{Agent: f.run.Agent, Name: f.run.Subject})
 		cancel()
 		if at.Revision == 0 && errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
-			f.Progress.Note(show.LabelWaits, show.NoWorker(f.run.Agent))
+			f.Progress.Note(show.LabelWaits, show.NoWorker(f.run.Agent)+f.conn.Meant(f.run.Agent))
 		}
 		for _, c := range status.Waiting {
 			if c.Unserved && !said[c.Call] {
@@ -195,9 +201,13 @@ type runResult struct {
 }
 
 // printResult prints the data of a terminal event, or fails with its error.
-func printResult(a *cli.App, run Run, event wire.Event) error {
+func (f *follower) printResult(event wire.Event) error {
+	a, run := f.a, f.run
 	r := runResult{Run: run.Subject, Agent: run.Agent, Type: event.Type, Data: event.Data, Units: event.ExecutionUnits}
 	problem, failed := wire.ProblemIn(event.Type, event.Data)
+	if problem.Code == sdk.CodeUnknownAgent {
+		problem.ErrorMessage += f.conn.Meant(run.Agent)
+	}
 	if failed && a.Output == cli.OutputText {
 		fmt.Fprintf(a.Err, "agentd: run %s ended with an error: %s: %s\n", show.Line(run.Subject, show.LineMax), problem.Code, show.Visible(problem.ErrorMessage, true))
 		cli.PrintFaults(a.Err, problem.Faults)
