@@ -70,4 +70,12 @@ var ofServers = []mutant{
 	{"each commit has a pipeline of its own", condition("internal/state/redisstore.gatherer.do", "flights mostFlights", "true"), test{"internal/state/redisstore", "TestGatherer_SendsTogether"}},
 	{"who leaves has its command sent all the same", around("internal/state/redisstore.gatherer.leave", ""), test{"internal/state/redisstore", "TestGatherer_LeavesWhenItsContextEnds"}},
 	{"a commit that fails fails those that were sent with it", statement("internal/state/redisstore.send", "Pipelined", "_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {\nfor _, w := range batch {\n_ = p.Process(ctx, w.cmd)\n}\nreturn nil\n})\nfor _, w := range batch {\nw.cmd.SetErr(err)\n}"), test{"internal/state/redisstore", "TestGatherer_SendsTogether"}},
+	{"an MCP server on stdio may ask any number at once", call("internal/mcp.stdioTap.SetRequestHandler", "admit", "true"), test{"internal/mcp", "TestStdioTap_LosesAServerThatAsksTooMuch"}},
+	{"an MCP server over HTTP may ask any number at once", call("internal/mcp.httpTap.SetRequestHandler", "admit", "true"), test{"internal/mcp", "TestServer_OverHTTPIsLostWhenItAsksTooMuch"}},
+	{"what an MCP server over HTTP has asked is under way for ever", call("internal/mcp.httpTap.SetRequestHandler", "AfterFunc", ""), test{"internal/mcp", "TestServer_OverHTTPAsksAgainAndAgain"}},
+	{"what an MCP server on stdio has asked is under way for ever", call("internal/mcp.stdioTap.SetRequestHandler", "answered", ""), test{"internal/mcp", "TestStdioTap_AnswersAgainAndAgain"}},
+	{"an MCP server that asks too much is read on", call("internal/mcp.connection.lose", "Close", ""), test{"internal/mcp", "TestStdioTap_LosesAServerThatAsksTooMuch"}},
+	{"a connection goes on behind a line that is half written", call("internal/mcp.timely.Write", "failed", ""), test{"internal/mcp", "TestTimely_GivesUpAWriteThatNobodyReads"}},
+	{"a call waits for an MCP server that reads nothing", around("internal/mcp.until", "f()\nreturn nil"), test{"internal/mcp", "TestStdioTap_SendsNoLongerThanItsContext"}},
+	{"a call waits for a former connection", call("internal/mcp.connection.letGo", "until", "func() error {\nc.release()\nreturn nil\n}()"), test{"internal/mcp", "TestServer_CallDoesNotWaitForAFormerConnection"}},
 }
