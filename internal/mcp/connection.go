@@ -28,6 +28,8 @@ type connection struct {
 	timeouts atomic.Int32
 	// requests counts what the server asks and is not answered yet.
 	requests atomic.Int64
+	// session is the one that the server has opened, in the older protocol over HTTP.
+	session string
 	// listed says that its tools were asked for, or will be.
 	listed atomic.Bool
 	// subscribed is closed when the server has promised to say when its tools change.
@@ -84,6 +86,7 @@ func connect(ctx context.Context, s *ServerConfig, older bool, changed func(), l
 		}
 		return c, fmt.Errorf("connect to MCP server %s: %w", s.Name, err)
 	}
+	c.session = c.GetSessionId()
 	c.listen(ctx)
 	return c, nil
 }
@@ -131,7 +134,7 @@ func (c *connection) alive() bool {
 		return false
 	}
 	if c.process == nil {
-		return true
+		return c.GetSessionId() == c.session // it is gone when the server has forgotten it
 	}
 	select {
 	case <-c.process.exited:

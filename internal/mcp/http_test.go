@@ -3,12 +3,14 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"agentd/sdk"
@@ -55,6 +57,61 @@ func reply(w http.ResponseWriter, m fakeMessage, result string) {
 }
 
 const paid = `{"content":[{"type":"text","text":"paid"}]}`
+
+// A call is made again when the server has forgotten its session, but for one that is made once: nobody knows whether it was.
+func TestServer_MakesAnAtMostOnceCallOnce(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		once  []string
+		code  sdk.Code
+		calls int64
+	}{"at least once": {nil, "", 2}, "at most once": {[]string{"pay"}, sdk.CodeOutcomeUnknown, 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var calls atomic.Int64
+			config := serveRaw(t, func(w http.ResponseWriter, _ *http.Request, m fakeMessage) {
+				if m.Method == "tools/call" && calls.Add(1) == 1 {
+					http.Error(w, "no such session", http.StatusNotFound)
+					return
+				}
+				reply(w, m, paid)
+			})
+			config.AtMostOnce = c.once
+			text, err := call(t, tools(t, start(t, config))["pay"], sdk.ToolCall{})
+			if code(err) != c.code || calls.Load() != c.calls {
+				t.Errorf("after %d calls: %s, %v; want %d and %q", calls.Load(), text, err, c.calls, c.code)
+			}
+		})
+	}
+}
+
+// A session that is known to be gone is opened before the next call, which is not lost to it.
+func TestServer_OpensASessionThatIsGoneBeforeACall(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	config := serveRaw(t, func(w http.ResponseWriter, r *http.Request, m fakeMessage) {
+		switch {
+		case m.Method == "notifications/cancelled":
+			w.WriteHeader(http.StatusNotFound)
+		case m.Method == "tools/call" && ctx.Err() == nil:
+			cancel()
+			<-r.Context().Done()
+		default:
+			reply(w, m, paid)
+		}
+	})
+	config.AtMostOnce = []string{"pay"}
+	s := start(t, config)
+	pay := tools(t, s)["pay"]
+	if _, err := pay.Run(ctx, sdk.ToolCall{ID: "c1-0-first", Args: json.RawMessage(`{}`)}); !errors.Is(err, context.Canceled) {
+		t.Errorf("the first call ends with %v", err)
+	}
+	s.conn.givenUp.Wait()
+	if text, err := call(t, pay, sdk.ToolCall{}); err != nil || text != `{"text":"paid"}` {
+		t.Errorf("the next call ends with %s, %v", text, err)
+	}
+}
 
 // A server may ask as often as it likes, one after the other.
 func TestServer_OverHTTPAsksAgainAndAgain(t *testing.T) {

@@ -78,4 +78,7 @@ var ofServers = []mutant{
 	{"a connection goes on behind a line that is half written", call("internal/mcp.timely.Write", "failed", ""), test{"internal/mcp", "TestTimely_GivesUpAWriteThatNobodyReads"}},
 	{"a call waits for an MCP server that reads nothing", around("internal/mcp.until", "f()\nreturn nil"), test{"internal/mcp", "TestStdioTap_SendsNoLongerThanItsContext"}},
 	{"a call waits for a former connection", call("internal/mcp.connection.letGo", "until", "func() error {\nc.release()\nreturn nil\n}()"), test{"internal/mcp", "TestServer_CallDoesNotWaitForAFormerConnection"}},
+	{"an at-most-once call is made again in another session", condition("internal/mcp.Server.exchange", "once", "false"), test{"internal/mcp", "TestServer_MakesAnAtMostOnceCallOnce"}},
+	{"an MCP server that is lost during an at-most-once call has not made it", condition("internal/mcp.Server.failure", "once", "false"), test{"internal/mcp", "TestServer_MakesAnAtMostOnceCallOnce"}},
+	{"a session that is gone is found by the call that needs it", condition("internal/mcp.connection.alive", "GetSessionId", "true"), test{"internal/mcp", "TestServer_OpensASessionThatIsGoneBeforeACall"}},
 }
