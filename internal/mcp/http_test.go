@@ -232,6 +232,7 @@ func TestDocs_HaveTheLimits(t *testing.T) {
 	text := strings.Join(strings.Fields(string(page)), " ")
 	for _, sentence := range []string{
 		fmt.Sprintf("A server may list %d,%03d tools in %d MiB.", maxTools/1000, maxTools%1000, maxList>>20),
+		fmt.Sprintf("A response or a message of a server may have %d MiB", maxMessage>>20),
 		fmt.Sprintf("At most %d requests of a server are under way at once", maxRequests),
 		fmt.Sprintf("leaves its stdin unread for %d s", int(writeTimeout.Seconds())),
 	} {
