@@ -65,7 +65,8 @@ func (s *Server) run(ctx context.Context, tool string, once bool, call sdk.ToolC
 }
 
 // exchange sends the call, anew where that does no harm: a session that the server has forgotten is opened again, once, and a
-// call that was given up because several of them asked is made when it is alone.
+// call that was given up because several of them asked is made when it is alone. A call that is made once is not: what says that
+// there is no session may stand before a server that has carried it out.
 func (s *Server) exchange(ctx context.Context, tool string, x *exchange) error {
 	again := false
 	for {
@@ -84,13 +85,13 @@ func (s *Server) exchange(ctx context.Context, tool string, x *exchange) error {
 			return nil
 		case ctx.Err() == nil && errors.Is(context.Cause(x.ctx), errParted):
 			continue
-		case errors.Is(err, transport.ErrSessionTerminated) && !again:
+		case errors.Is(err, transport.ErrSessionTerminated) && !again && !x.once:
 			again = true
 			conn.lost.Store(true)
 			continue
 		}
 		s.judge(ctx, conn, err)
-		return s.failure(ctx, tool, err)
+		return s.failure(ctx, tool, x, err)
 	}
 }
 
@@ -223,14 +224,16 @@ func (c *connection) signal() {
 const aloneTime = 10 * time.Second
 
 // failure is what the model is told of a call that has no result.
-func (s *Server) failure(ctx context.Context, tool string, err error) error {
+func (s *Server) failure(ctx context.Context, tool string, x *exchange, err error) error {
+	_, broken := errors.AsType[*transport.Error](err)
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return sdk.Errorf(sdk.CodeDeadline, "%s did not answer in time", tool).WithCause(err)
 	case ctx.Err() != nil:
 		return fmt.Errorf("call %s of MCP server %s: %w", tool, s.config.Name, ctx.Err())
-	}
-	if _, broken := errors.AsType[*transport.Error](err); broken {
+	case broken && x.once:
+		return sdk.Errorf(sdk.CodeOutcomeUnknown, "%s was interrupted; whether it took effect is unknown, and it was not run again", tool).WithCause(err)
+	case broken:
 		return sdk.Errorf(sdk.CodeUnavailable, "the MCP server %s was lost during the call of %s; whether it took effect is unknown",
 			s.config.Name, tool).WithCause(err)
 	}

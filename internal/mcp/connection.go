@@ -26,6 +26,10 @@ type connection struct {
 	lost atomic.Bool
 	// timeouts counts the calls in a row that it did not answer in time.
 	timeouts atomic.Int32
+	// requests counts what the server asks and is not answered yet.
+	requests atomic.Int64
+	// session is the one that the server has opened, in the older protocol over HTTP.
+	session string
 	// listed says that its tools were asked for, or will be.
 	listed atomic.Bool
 	// subscribed is closed when the server has promised to say when its tools change.
@@ -50,7 +54,8 @@ type connection struct {
 }
 
 // connect starts or dials the server and agrees on a protocol version, the newest that both speak; older leaves the newest
-// out. changed is called when the server says that it has other tools.
+// out. changed is called when the server says that it has other tools. What was begun is returned with an error too: the next
+// connection is made when that has ended.
 func connect(ctx context.Context, s *ServerConfig, older bool, changed func(), logger *slog.Logger) (*connection, error) {
 	c := &connection{
 		calls: map[string]*exchange{}, left: make(chan struct{}), changed: changed, subscribed: make(chan struct{}),
@@ -68,18 +73,20 @@ func connect(ctx context.Context, s *ServerConfig, older bool, changed func(), l
 	c.OnNotification(c.notified)
 	// The transport keeps the context for what the server asks, so it must outlive this call.
 	if err := c.Start(context.WithoutCancel(ctx)); err != nil {
-		return nil, errors.Join(fmt.Errorf("start MCP server %s: %w", s.Name, err), c.release())
+		_ = c.letGo(ctx)
+		return c, fmt.Errorf("start MCP server %s: %w", s.Name, err)
 	}
 	var hello mcp.InitializeRequest
 	hello.Params.ClientInfo = mcp.Implementation{Name: ownName, Version: clientVersion}
 	hello.Params.Capabilities.Elicitation = &mcp.ElicitationCapability{Form: &struct{}{}, URL: &struct{}{}}
 	if _, err := c.Initialize(ctx, hello); err != nil {
-		closed := c.release()
+		_ = c.letGo(ctx) // whatever its program says until it has ended is kept
 		if c.process != nil && c.process.stderr.last() != "" {
 			err = fmt.Errorf("%w; it says: %s", err, c.process.stderr.last())
 		}
-		return nil, errors.Join(fmt.Errorf("connect to MCP server %s: %w", s.Name, err), closed)
+		return c, fmt.Errorf("connect to MCP server %s: %w", s.Name, err)
 	}
+	c.session = c.GetSessionId()
 	c.listen(ctx)
 	return c, nil
 }
@@ -98,12 +105,12 @@ const ownName = "agentd"
 
 func (c *connection) transport(ctx context.Context, s *ServerConfig, older bool) (transport.Interface, error) {
 	if s.Command != "" {
-		p, stdio, err := startProcess(ctx, s, c.logger)
+		p, err := startProcess(ctx, s, c.logger)
 		if err != nil {
 			return nil, err
 		}
 		c.process = p
-		return &stdioTap{stdio}, nil
+		return newStdioTap(c, p.stdout, &timely{File: p.stdin, timeout: writeTimeout, failed: c.lose}), nil
 	}
 	u, err := url.Parse(s.URL)
 	if err != nil {
@@ -127,7 +134,7 @@ func (c *connection) alive() bool {
 		return false
 	}
 	if c.process == nil {
-		return true
+		return c.GetSessionId() == c.session // it is gone when the server has forgotten it
 	}
 	select {
 	case <-c.process.exited:
@@ -137,19 +144,29 @@ func (c *connection) alive() bool {
 	}
 }
 
-// release lets go of everything; it may be repeated.
-func (c *connection) release() error {
+// lose gives the connection up at once: nothing more of the server is read, and the calls that run fail.
+func (c *connection) lose(why error) {
+	c.logger.Debug("MCP server is given up", "error", why)
+	c.lost.Store(true)
+	_ = c.Close() // whether it can be closed does not matter any more
+}
+
+// letGo releases the connection, and waits until it has ended or ctx does.
+func (c *connection) letGo(ctx context.Context) error {
+	c.lost.Store(true)
+	return until(ctx, c.release)
+}
+
+// release lets go of everything; it may be repeated, and returns when all has ended.
+func (c *connection) release() {
 	c.lost.Store(true)
 	c.stopListening()
-	var err error
 	if c.process != nil {
 		c.process.close()
-		_ = c.Close() // the pipes are closed, which is all that it could do
 	} else {
 		c.givenUp.Wait()
-		err = c.Close()
 	}
-	return err
+	_ = c.Close() // the pipes are closed, and over HTTP it logs what fails
 }
 
 // notified handles what the server says by itself.
@@ -207,44 +224,6 @@ type exchangeKey struct{}
 
 // errInputRequired ends the library's part of a call that asks.
 var errInputRequired = errors.New("input is required")
-
-type (
-	stdioTap struct{ *transport.Stdio }
-	httpTap  struct {
-		*transport.StreamableHTTP
-		conn *connection
-	}
-)
-
-// SendRequest implements transport.Interface.
-func (t *stdioTap) SendRequest(ctx context.Context, r transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
-	return tapped(ctx, r, t.Stdio.SendRequest)
-}
-
-// SendRequest implements transport.Interface.
-func (t *httpTap) SendRequest(ctx context.Context, r transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
-	resp, err := tapped(ctx, r, t.StreamableHTTP.SendRequest)
-	if err != nil && ctx.Err() != nil && r.Method == string(mcp.MethodToolsCall) && !mcp.IsModernProtocol(t.conn.ProtocolVersion()) {
-		t.conn.givenUp.Go(func() { t.giveUp(ctx, r) })
-	}
-	return resp, err
-}
-
-// giveUpTime is how long a server has to take note of a call that is given up.
-const giveUpTime = 5 * time.Second
-
-// giveUp says that nobody waits for the call any more: in the older protocol a stream that ends does not. The library says it
-// on stdio only.
-func (t *httpTap) giveUp(ended context.Context, r transport.JSONRPCRequest) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ended), giveUpTime)
-	defer stop()
-	var n mcp.JSONRPCNotification
-	n.JSONRPC, n.Method = mcp.JSONRPC_VERSION, string(mcp.MethodNotificationCancelled)
-	n.Params.AdditionalFields = map[string]any{"requestId": r.ID, "reason": fmt.Sprint(context.Cause(ended))}
-	if err := t.SendNotification(ctx, n); err != nil {
-		t.conn.logger.Debug("MCP server could not be told that a call is given up", "error", err)
-	}
-}
 
 func tapped(
 	ctx context.Context, r transport.JSONRPCRequest,

@@ -96,7 +96,7 @@ func fakeTools(params json.RawMessage) any {
 			"tools": []any{
 				tool("pid", object), tool("crash", object), tool("hang", object), tool("flood", object), tool("order", object),
 				tool("noise", object), tool("notify", object), tool("giant", object), tool("wrong", object), tool("unasked", object),
-				tool("endless", object),
+				tool("endless", object), tool("pings", object),
 				tool("lies", map[string]any{"type": "object", "properties": "none"}), "no tool",
 			},
 		}
@@ -124,6 +124,12 @@ func fakeCall(params json.RawMessage, in *bufio.Reader, out *json.Encoder) any {
 	case "flood":
 		for {
 			if _, err := os.Stdout.Write(make([]byte, 1<<20)); err != nil {
+				os.Exit(4)
+			}
+		}
+	case "pings":
+		for {
+			if out.Encode(fakeMessage{JSONRPC: "2.0", ID: json.RawMessage(`"ping"`), Method: "ping"}) != nil {
 				os.Exit(4)
 			}
 		}

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/mark3labs/mcp-go/client/transport"
 )
 
 // inherited are the variables of the worker that a server gets beside its own: what programs need to be found and to run.
@@ -38,7 +36,7 @@ type process struct {
 	stderr *logWriter
 }
 
-func startProcess(ctx context.Context, s *ServerConfig, logger *slog.Logger) (*process, *transport.Stdio, error) {
+func startProcess(ctx context.Context, s *ServerConfig, logger *slog.Logger) (*process, error) {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), s.Command, s.Args...)
 	cmd.Dir, cmd.Env = s.Dir, environment(s.Env)
 	cmd.WaitDelay = exitTime
@@ -47,17 +45,17 @@ func startProcess(ctx context.Context, s *ServerConfig, logger *slog.Logger) (*p
 	ownGroup(cmd)
 	childIn, stdin, err := os.Pipe()
 	if err != nil {
-		return nil, nil, fmt.Errorf("start MCP server %s: %w", s.Name, err)
+		return nil, fmt.Errorf("start MCP server %s: %w", s.Name, err)
 	}
 	stdout, childOut, err := os.Pipe()
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("start MCP server %s: %w", s.Name, err), childIn.Close(), stdin.Close())
+		return nil, errors.Join(fmt.Errorf("start MCP server %s: %w", s.Name, err), childIn.Close(), stdin.Close())
 	}
 	cmd.Stdin, cmd.Stdout = childIn, childOut
 	err = cmd.Start()
 	closed := errors.Join(childIn.Close(), childOut.Close())
 	if err = errors.Join(err, closed); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("start MCP server %s: %w", s.Name, err), stdin.Close(), stdout.Close())
+		return nil, errors.Join(fmt.Errorf("start MCP server %s: %w", s.Name, err), stdin.Close(), stdout.Close())
 	}
 	p := &process{cmd: cmd, stdin: stdin, stdout: stdout, exited: make(chan struct{}), stderr: stderr}
 	go func() {
@@ -66,9 +64,7 @@ func startProcess(ctx context.Context, s *ServerConfig, logger *slog.Logger) (*p
 			logger.Debug("MCP server ended", "error", err)
 		}
 	}()
-	stdio := transport.NewIO(&lines{r: stdout}, &timely{stdin}, nil)
-	transport.WithCommandLogger(logger)(stdio)
-	return p, stdio, nil
+	return p, nil
 }
 
 func environment(own map[string]string) []string {
@@ -99,14 +95,28 @@ func (p *process) close() {
 	})
 }
 
-// timely gives up a write that nobody reads.
-type timely struct{ *os.File }
+// timely gives up a write that nobody reads, and says so: half of a line may be written, and no other can follow it.
+type timely struct {
+	*os.File
+	timeout time.Duration
+	failed  func(error)
 
+	mu sync.Mutex
+}
+
+// Write writes one line. It waits for others that are written.
 func (t *timely) Write(p []byte) (int, error) {
-	if err := t.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-		return 0, err
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	err := t.SetWriteDeadline(time.Now().Add(t.timeout))
+	n := 0
+	if err == nil {
+		n, err = t.File.Write(p)
 	}
-	return t.File.Write(p)
+	if err != nil {
+		t.failed(err)
+	}
+	return n, err
 }
 
 var errFlood = errors.New("the server sent a line that is longer than a message may be")

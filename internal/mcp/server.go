@@ -72,10 +72,10 @@ func (s *Server) Close() error {
 	conn := s.conn
 	s.conn, s.closed = nil, true
 	s.mu.Unlock()
-	if conn == nil {
-		return nil
+	if conn != nil {
+		conn.release()
 	}
-	return conn.release()
+	return nil
 }
 
 // connected returns the connection, which it makes if there is none. One attempt serves all who wait; after one that
@@ -109,31 +109,36 @@ func (s *Server) connected(ctx context.Context) (*connection, error) {
 func (s *Server) reconnect(ctx context.Context) (*connection, error) {
 	s.mu.Lock()
 	former, wait := s.conn, time.Until(s.notBefore)
-	s.conn = nil
 	s.mu.Unlock()
-	if former != nil {
-		if err := former.release(); err != nil {
-			s.logger.Debug("lost MCP server could not be closed", "server", s.config.Name, "error", err)
-		}
-	}
-	conn, err := s.attempt(ctx, wait)
+	conn, err := s.attempt(ctx, former, wait)
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	close(s.connecting)
 	s.connecting = nil
-	if err != nil {
-		s.notBefore = time.Now().Add(s.pauses.Next())
-		return nil, s.unavailable(err)
-	}
-	if s.closed {
-		return nil, errors.Join(s.unavailable(context.Canceled), conn.release())
-	}
-	s.conn = conn
 	s.notBefore = time.Now().Add(s.pauses.Next()) // one that ends at once is not started in a loop
+	if conn != nil {
+		s.conn = conn // else the former, which may not have ended yet
+	}
+	closed := s.closed
+	s.mu.Unlock()
+	if closed && conn != nil {
+		conn.release() // nobody else does
+	}
+	switch {
+	case err != nil:
+		return nil, s.unavailable(err)
+	case closed:
+		return nil, s.unavailable(context.Canceled)
+	}
 	return conn, nil
 }
 
-func (s *Server) attempt(ctx context.Context, wait time.Duration) (*connection, error) {
+// attempt makes a connection when the former one, if there is one, has ended. Like connect it may return one with an error.
+func (s *Server) attempt(ctx context.Context, former *connection, wait time.Duration) (*connection, error) {
+	if former != nil {
+		if err := former.letGo(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if wait > 0 {
 		if err := retry.Sleep(ctx, wait); err != nil {
 			return nil, err
@@ -144,10 +149,10 @@ func (s *Server) attempt(ctx context.Context, wait time.Duration) (*connection, 
 	case refusesVersion(err) && !s.older.Swap(true):
 	case err == nil && s.config.URL != "" && !mcp.IsModernProtocol(conn.ProtocolVersion()) && !s.older.Swap(true):
 		// What a server of the older protocol says by itself comes on a stream that is opened only for such.
-		if err := conn.release(); err != nil {
-			s.logger.Debug("MCP server could not be closed", "server", s.config.Name, "error", err)
-		}
 	default:
+		return conn, err
+	}
+	if err := conn.letGo(ctx); err != nil {
 		return conn, err
 	}
 	return connect(ctx, &s.config, true, s.noteChange, s.logger)

@@ -94,7 +94,7 @@ func TestServer_ListsWhatCanBeUsed(t *testing.T) {
 	}
 	// Of both pages, by name; without what is denied, cannot be read or used, or has another's name.
 	want := []string{
-		"a_b", "crash", "endless", "environment", "flood", "giant", "hang", "noise", "notify", "order", "pid", "unasked", "wrong",
+		"a_b", "crash", "endless", "environment", "flood", "giant", "hang", "noise", "notify", "order", "pid", "pings", "unasked", "wrong",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("tools -want +got:\n%s", diff)
@@ -117,7 +117,7 @@ func TestServer_HarmsOnlyItsCall(t *testing.T) {
 	if pid() != first {
 		t.Error("a server that works was started again")
 	}
-	for _, bad := range []string{"crash", "flood"} {
+	for _, bad := range []string{"crash", "flood", "pings"} {
 		before := pid()
 		if _, err := call(t, byName[bad], sdk.ToolCall{}); code(err) != sdk.CodeUnavailable {
 			t.Errorf("%s: %v", bad, err)
