@@ -16,7 +16,7 @@ func Grants(w io.Writer, grants []sdk.KeptGrant, columns int) error {
 		_, err := fmt.Fprintln(w, "nothing is allowed beyond single runs")
 		return err
 	}
-	t := table{names: []string{"PRINCIPAL", "AGENT"}}
+	var t table
 	t.row("ID", "AGE", "PRINCIPAL", "AGENT", "TOOL", "ALLOWED BY", "CALLS", "EXPIRES IN")
 	for i := range grants {
 		g := &grants[i]

@@ -25,7 +25,7 @@ func Requests(w io.Writer, items []requests.Item, columns int) error {
 	if columns == 0 {
 		most = summaryWidth
 	}
-	t := table{names: []string{"DOMAIN", "AGENT", "RUN"}}
+	var t table
 	lost := 0
 	row := func(domain string, cells ...string) {
 		if several {

@@ -204,7 +204,7 @@ func Runs(w io.Writer, rows []RunRow, columns int) error {
 		_, err := fmt.Fprintln(w, "no runs")
 		return err
 	}
-	t := table{names: []string{"RUN", "AGENT"}}
+	var t table
 	t.row("RUN", "AGENT", "STATUS", "CHANGED", "WAITING FOR")
 	for _, r := range rows {
 		t.row(Name(r.Run), Name(r.Agent), r.status(), Ago(r.Updated), r.waitingFor())

@@ -139,9 +139,10 @@ const leastRoom = 16
 // table aligns cells in columns, two blanks apart.
 type table struct {
 	rows [][]string
-	// names are the titles of the columns that have names of runs and agents: they are cut where a line would be wider than a terminal.
-	names []string
 }
+
+// nameColumns are the titles of columns that have names: they are cut where a line would be wider than a terminal.
+var nameColumns = []string{"RUN", "AGENT", "DOMAIN", "PRINCIPAL"}
 
 func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
 
@@ -188,7 +189,7 @@ func (t *table) narrow(widths []int, over int) int {
 	for over > 0 {
 		widest := -1
 		for n, title := range t.rows[0] {
-			if slices.Contains(t.names, title) && widths[n] > leastName && (widest < 0 || widths[n] > widths[widest]) {
+			if slices.Contains(nameColumns, title) && widths[n] > leastName && (widest < 0 || widths[n] > widths[widest]) {
 				widest = n
 			}
 		}
@@ -214,7 +215,7 @@ func (t *table) writeCells(w io.Writer, columns int) error {
 		of := table{}
 		for i, cell := range row {
 			cut := Cut
-			if slices.Contains(t.names, names[i]) {
+			if slices.Contains(nameColumns, names[i]) {
 				cut = Middle
 			}
 			of.row(names[i], cut(cell, max(columns-taken, leastRoom)))
