@@ -55,6 +55,9 @@ type span struct {
 // Duration is how long it took, or has taken so far, in milliseconds.
 func (s span) Duration() int64 { return s.End - s.Begin }
 
+// After is how long after another one it began, in milliseconds.
+func (s span) After(other span) int64 { return s.Begin - other.Begin }
+
 // Mark says that it is a point and not a bar: something happened, and took no time.
 func (s span) Mark() bool { return s.Kind == markTakeover || s.Kind == markRetry }
 
