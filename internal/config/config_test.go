@@ -95,33 +95,6 @@ func TestLoad_Settings(t *testing.T) {
 	}
 }
 
-// Agents and contracts with faults do not keep anybody from the settings; a fault in what could be a setting does.
-func TestLoadSettings_NeedsNoAgents(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "agentd.yaml")
-	load := func(text string) (*Config, error) {
-		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return LoadSettings(file)
-	}
-	const agents = "contracts: [nosuch.yaml]\nagents:\n  - {name: a, limts: {}}\n  - {name: [}\n"
-	if _, err := load("nats: {url: nats://here}\n" + agents); err == nil {
-		t.Error("what is not YAML is read")
-	}
-	broken := strings.Replace(agents, "[}", "b c}", 1)
-	c, err := load("nats: {url: nats://here}\n" + broken)
-	if err != nil || c.NATS.URL.Reveal() != "nats://here" || len(c.Agents) != 1 || c.Agents[0].Name != "a" {
-		t.Errorf("%+v, %v", c, err)
-	}
-	for _, settings := range []string{"nets: {url: nats://here}\n", "nats: {ulr: nats://here}\n"} {
-		if _, err := load(settings + broken); err == nil {
-			t.Errorf("%s is taken for settings", settings)
-		}
-	}
-}
-
 func TestLoad_ResolvesAgents(t *testing.T) {
 	t.Parallel()
 	c := mustLoad(t, "testdata/desk/agentd.yaml")

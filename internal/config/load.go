@@ -82,32 +82,6 @@ func Load(path string) (*Config, error) {
 	return l.cfg, nil
 }
 
-// LoadSettings reads what a configuration file says beside its agents, of which it has the names: for whoever only connects, and need not
-// wait until the agents are right again. Everything else must be: with half of the settings the wrong server could be meant.
-func LoadSettings(path string) (*Config, error) {
-	l := loader{cfg: defaults(path), dir: filepath.Dir(path)}
-	data, ok := l.readFile(strict.Position{File: path}, path)
-	if !ok {
-		return nil, l.Err()
-	}
-	root := l.Parse(path, data)
-	for _, agent := range root.Get("agents").Items() {
-		if name := agent.Get("name").Text(); wire.CheckName(name) == nil {
-			l.cfg.Agents = append(l.cfg.Agents, sdk.AgentSpec{Name: name})
-		}
-	}
-	for _, key := range []string{"agents", "contracts", "mcp"} {
-		root.Get(key).Remove()
-	}
-	l.Check(root, fileForm())
-	l.settings(root)
-	l.cfg.Contracts = contracts.Builtin()
-	if err := l.Err(); err != nil {
-		return nil, err
-	}
-	return l.cfg, nil
-}
-
 type loader struct {
 	strict.Reader
 	cfg *Config

@@ -61,7 +61,7 @@ func (r *Reader) Check(n *Node, form *Form) {
 		}
 	}
 	for _, at := range refused {
-		at.Remove()
+		at.remove()
 	}
 }
 
@@ -140,7 +140,7 @@ func (p place) dropEmpty(n *Node) {
 	for _, item := range n.items {
 		next := p.step(item.Name)
 		if item.kind == isNull && next.optional {
-			item.Remove()
+			item.remove()
 		} else if next.known {
 			next.dropEmpty(item)
 		}

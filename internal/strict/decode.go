@@ -58,7 +58,7 @@ func (r *Reader) Decode(n *Node, target any) {
 			}
 		}
 		r.Faultf(at.Position, "%s", message)
-		if at.Remove(); at == n {
+		if at.remove(); at == n {
 			return
 		}
 	}

@@ -147,8 +147,8 @@ func (n *Node) write(b *bytes.Buffer) {
 	b.WriteByte(brackets[1])
 }
 
-// Remove makes the value absent.
-func (n *Node) Remove() { *n = Node{Position: n.Position, Name: n.Name, Key: n.Key} }
+// remove makes the value absent.
+func (n *Node) remove() { *n = Node{Position: n.Position, Name: n.Name, Key: n.Key} }
 
 // quote writes a text as JSON.
 func quote(s string) string {

@@ -175,11 +175,11 @@ func (t *yamlTree) scalar(n *Node, y *yaml.Node) {
 		n.kind = isNumber
 		if n.json = numberJSON(y.Value); n.json == "" {
 			t.Faultf(n.Position, "%s is not a number of JSON", y.Value)
-			n.Remove()
+			n.remove()
 		}
 	default:
 		t.Faultf(n.Position, "a value tagged %s has no form in JSON", tag)
-		n.Remove()
+		n.remove()
 	}
 }
 

@@ -67,7 +67,7 @@ type deskClient struct {
 
 // withDesk opens the desk for a command.
 func withDesk(ctx context.Context, a *cli.App, f *approvalsFlags, do func(*deskClient) error) error {
-	cfg, err := a.Connection()
+	cfg, err := a.Settings()
 	if err != nil {
 		return err
 	}

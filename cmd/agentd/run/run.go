@@ -78,37 +78,25 @@ func run(ctx context.Context, a *cli.App, agent string, f runFlags) error {
 	if err != nil {
 		return cli.Usage(err)
 	}
-	constraints, err := readConstraints(f.constraints)
-	if err != nil {
-		return cli.Usagef("--constraints: want JSON with allow, deny, read_only or files: %v", err)
+	var constraints *sdk.Constraints
+	if f.constraints != "" {
+		constraints = new(sdk.Constraints)
+		d := json.NewDecoder(strings.NewReader(f.constraints))
+		d.DisallowUnknownFields()
+		err := d.Decode(constraints)
+		if err == nil && d.More() {
+			err = errors.New("something follows the JSON")
+		}
+		if err != nil {
+			return cli.Usagef("--constraints: want JSON with allow, deny, read_only or files: %v", err)
+		}
 	}
-	cfg, err := a.Settings() // which tell the type of the agent's init events
-	if err != nil {
-		return err
-	}
-	c, err := a.Connect(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	request := client.Request{
-		Agent: agent, Input: data, Key: client.NewKey(), Name: f.subject, Type: c.ContractType(agent), Tags: tags, Constraints: constraints,
-	}
-	return c.CloseAfter(startTraced(ctx, a, c, request, f))
-}
-
-// readConstraints are those of the flag; nil is none.
-func readConstraints(text string) (*sdk.Constraints, error) {
-	if text == "" {
-		return nil, nil
-	}
-	var constraints sdk.Constraints
-	d := json.NewDecoder(strings.NewReader(text))
-	d.DisallowUnknownFields()
-	err := d.Decode(&constraints)
-	if err == nil && d.More() {
-		err = errors.New("something follows the JSON")
-	}
-	return &constraints, err
+	return a.WithClient(ctx, func(c *cli.Client) error {
+		request := client.Request{
+			Agent: agent, Input: data, Key: client.NewKey(), Name: f.subject, Type: c.ContractType(agent), Tags: tags, Constraints: constraints,
+		}
+		return startTraced(ctx, a, c, request, f)
+	})
 }
 
 // startTraced is start with a span of its own, where the environment asks for traces.

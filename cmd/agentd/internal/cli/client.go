@@ -99,7 +99,7 @@ type Client struct {
 
 // Client connects as a client. The caller closes the connection.
 func (a *App) Client(ctx context.Context) (*Client, error) {
-	cfg, err := a.Connection()
+	cfg, err := a.Settings()
 	if err != nil {
 		return nil, err
 	}

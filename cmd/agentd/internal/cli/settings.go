@@ -8,7 +8,6 @@ import (
 	"os"
 
 	"agentd/internal/config"
-	"agentd/internal/show"
 	"agentd/internal/telemetry"
 	"agentd/sdk"
 )
@@ -25,28 +24,6 @@ func (a *App) Settings() (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.completed(cfg)
-}
-
-// Connection is settings for commands that only connect. They go on with the settings of a file whose agents have faults, and say so: a
-// person who edits the file still sees and steers what the workers do that have the one before.
-func (a *App) Connection() (*config.Config, error) {
-	cfg, err := a.Settings()
-	faults, ok := errors.AsType[config.Faults](err)
-	if !ok {
-		return cfg, err
-	}
-	alone, unusable := config.LoadSettings(a.Config)
-	if unusable != nil {
-		return nil, err
-	}
-	fmt.Fprintf(a.Err, "agentd: %s has %s, none of them in its settings, which are used all the same; see: agentd check\n",
-		show.Line(a.Config, show.LineMax), show.Count(len(faults), "fault"))
-	return a.completed(alone)
-}
-
-// completed are the settings of a file with the environment and the flags over them.
-func (a *App) completed(cfg *config.Config) (*config.Config, error) {
 	if err := cfg.ApplyEnv(os.LookupEnv); err != nil {
 		return nil, err
 	}
