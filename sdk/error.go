@@ -78,7 +78,11 @@ func (e *Error) WithCause(cause error) *Error {
 	return &c
 }
 
+// Error is also that of a nil *Error which was taken for an error.
 func (e *Error) Error() string {
+	if e == nil {
+		return "no error"
+	}
 	var b strings.Builder
 	b.WriteString(string(e.Code))
 	if e.Message != "" {
@@ -93,12 +97,17 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-func (e *Error) Unwrap() error { return e.Cause }
+func (e *Error) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return e.Cause
+}
 
 // Is reports whether target is an Error of the same code.
 func (e *Error) Is(target error) bool {
 	t, ok := errors.AsType[*Error](target)
-	return ok && t.Code == e.Code
+	return ok && e != nil && t != nil && t.Code == e.Code
 }
 
 // AsError returns err as an Error. What is not one becomes CodeInternal with a message that leaks nothing.

@@ -62,7 +62,8 @@ func (c *Catalog) compileAgent(a sdk.Agent, ran sdk.AgentSpec, policy *sdk.Permi
 	if err != nil {
 		return nil, err
 	}
-	provider, err := c.models(spec.Model)
+	models := timedModels(c.models, spec)
+	provider, err := models(spec.Model)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +86,7 @@ func (c *Catalog) compileAgent(a sdk.Agent, ran sdk.AgentSpec, policy *sdk.Permi
 	out := newOutput(outputSchema, a.Hooks.Output)
 	compiled := &runner.Agent{
 		SpecJSON: data, Model: provider, Follows: follows(ran), Changing: slices.ContainsFunc(a.Toolsets, changes), ModelKey: modelKey(spec.Model), Parks: parks(spec.Model), ModelName: spec.Model.Name, MaxTokens: prompt.Reply(spec.Model, spec.Model.MaxTokens),
-		ModelTimeout: modelTimeout(spec), Definitions: tools.Definitions(),
+		ModelTimeout: modelTimeout(spec) + beyondModels, Definitions: tools.Definitions(),
 		Inline: inline(tools, a.Tools), History: spec.History, Live: spec.Live == sdk.LiveAlways, BuildContext: a.Hooks.Context,
 		Permissions: permissions, Describe: describe(tools, a.Tools), Identity: c.surroundings.Identity,
 		Phases: hooks, Shown: turns.shown, Remember: turns.remember, Estimate: turns.estimate,
@@ -100,7 +101,7 @@ func (c *Catalog) compileAgent(a sdk.Agent, ran sdk.AgentSpec, policy *sdk.Permi
 	if !out.free && a.Hooks.Output == nil {
 		compiled.OutputSchema = outputSchema.Raw()
 	}
-	if compiled.Summarizer, compiled.SummarizerName, err = summarizer(spec, provider, c.models); err != nil {
+	if compiled.Summarizer, compiled.SummarizerName, err = summarizer(spec, provider, models); err != nil {
 		return nil, err
 	}
 	if spec.Constraints != nil {
@@ -184,27 +185,6 @@ func parks(spec sdk.ModelSpec) []sdk.Code {
 		return sdk.ParkCodes
 	}
 	return spec.Park
-}
-
-// modelTimeout bounds a call of any of the agent's models: each has as long again as a fallback of it.
-func modelTimeout(spec sdk.AgentSpec) time.Duration {
-	most := chained(spec.Model)
-	for _, m := range spec.Plan.Models() {
-		most = max(most, chained(*m)+chained(spec.Model)) // the agent's own stands in for it
-	}
-	if spec.Memory != nil && spec.Memory.Summarizer != nil {
-		most = max(most, chained(*spec.Memory.Summarizer))
-	}
-	return time.Duration(most) * millis(spec.Limits.ModelTimeoutMillis, sdk.DefaultModelTimeout)
-}
-
-// chained is how many models may be asked one after the other: a model, and its fallbacks.
-func chained(m sdk.ModelSpec) int {
-	n := 1
-	for _, f := range m.Fallback {
-		n += chained(f)
-	}
-	return n
 }
 
 func millis(value int64, fallback time.Duration) time.Duration {

@@ -55,7 +55,7 @@ func (c *Catalog) planning(compiled *runner.Agent, spec sdk.AgentSpec, tools *to
 		{&compiled.Planning.Planner, p.Planner}, {&compiled.Planning.Router, p.Router}, {&compiled.Planning.Synthesizer, p.Synthesizer},
 	} {
 		var err error
-		if *role.is, err = c.role(compiled, spec.Model, role.spec); err != nil {
+		if *role.is, err = c.role(compiled, spec, role.spec); err != nil {
 			return err
 		}
 	}
@@ -105,14 +105,15 @@ func validPlan(written string) (json.RawMessage, []sdk.Fault) {
 }
 
 // role is a model of planning. The agent's own stands in for it, so that a run waits for its own model alone.
-func (c *Catalog) role(compiled *runner.Agent, own sdk.ModelSpec, spec *sdk.ModelSpec) (runner.Role, error) {
+func (c *Catalog) role(compiled *runner.Agent, agent sdk.AgentSpec, spec *sdk.ModelSpec) (runner.Role, error) {
+	own := agent.Model
 	if spec == nil {
 		return runner.Role{Model: compiled.Model, Name: own.Name}, nil
 	}
 	own.Follow, own.Park = "", nil
 	with := *spec
 	with.Fallback = append(slices.Clip(with.Fallback), own)
-	provider, err := c.models(with)
+	provider, err := timedModels(c.models, agent)(with)
 	return runner.Role{Model: provider, Name: spec.Name}, err
 }
 

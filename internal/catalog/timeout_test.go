@@ -1,7 +1,9 @@
 package catalog
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"agentd/sdk"
@@ -30,4 +32,30 @@ func TestModelTimeout_IsThatOfEachFallback(t *testing.T) {
 			t.Errorf("%s: %s; want %s", name, got, c.want)
 		}
 	}
+}
+
+type silent struct{}
+
+func (silent) Generate(ctx context.Context, _ sdk.ModelRequest, _ func(sdk.Delta)) (sdk.ModelReply, error) {
+	<-ctx.Done()
+	return sdk.ModelReply{}, ctx.Err()
+}
+
+// A model alone has its own time, whatever other models of the agent need.
+func TestTimedModels_GiveEachItsTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		models := timedModels(func(sdk.ModelSpec) (sdk.Provider, error) { return silent{}, nil }, sdk.AgentSpec{Limits: sdk.Limits{ModelTimeoutMillis: 10_000}})
+		for fallbacks, want := range []time.Duration{10 * time.Second, 20 * time.Second, 30 * time.Second} {
+			model, err := models(sdk.ModelSpec{Fallback: make([]sdk.ModelSpec, fallbacks)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			_, err = model.Generate(t.Context(), sdk.ModelRequest{}, nil)
+			if e := sdk.AsError(err); time.Since(began) != want || e.Code != sdk.CodeUnavailable || !e.Retryable || e.Message != "the model did not answer within 10s" {
+				t.Errorf("%d fallbacks: %v after %s; want %s", fallbacks, err, time.Since(began), want)
+			}
+		}
+	})
 }

@@ -99,7 +99,7 @@ func (c *console) tooLate(ctx context.Context, removed requests.Change) *view {
 	p.Item = item
 	c.recorded(ctx, &p.Request)
 	p.SaidSoFar = p.SoFar()
-	return &view{Title: "Request " + item.Short, Template: "closed", Place: placeInbox, Data: p}
+	return &view{Title: "Request " + item.Short, Template: "closed", Place: placeInbox, Data: p, Status: http.StatusGone}
 }
 
 // liveRequest sends whether a request is still open when that is not what the page says already: somebody else may have answered it, and an

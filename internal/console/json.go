@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -35,7 +36,7 @@ func (c *console) data(p page) http.Handler {
 			c.fail(w, q, err)
 			return
 		}
-		c.answerJSON(w, http.StatusOK, v.Data.(readable).forPrograms()) // all pages that are served so are readable
+		c.answerJSON(w, cmp.Or(v.Status, http.StatusOK), v.Data.(readable).forPrograms()) // all pages that are served so are readable
 	})
 }
 

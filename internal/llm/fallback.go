@@ -19,8 +19,7 @@ type Alternative struct {
 }
 
 // Fallback asks each of the alternatives in order until one answers. The request reaches each as it is. Of the time until ctx's deadline
-// each has its share, with what those before it have left, so that one that hangs keeps nobody from being asked. When all that were asked
-// fail, the error lists every failure, and is retryable if any of them is.
+// each has the same share, so that one that hangs keeps nobody from being asked. When all that were asked fail, the error lists every failure, and is retryable if any of them is.
 func Fallback(alternatives ...Alternative) sdk.Provider {
 	if len(alternatives) == 1 {
 		return alternatives[0].Provider
@@ -35,12 +34,16 @@ func (f fallback) Generate(
 ) (sdk.ModelReply, error) {
 	fragments := &fragments{send: onDelta}
 	var failures []error
-	for i, a := range f {
+	var share time.Duration
+	if deadline, ok := ctx.Deadline(); ok {
+		share = time.Until(deadline) / time.Duration(len(f))
+	}
+	for _, a := range f {
 		if last := len(failures) - 1; last >= 0 && !a.after(sdk.AsError(failures[last]).Code) {
 			continue
 		}
 		fragments.reset()
-		reply, err := a.within(ctx, f[i+1:], req, fragments.listener())
+		reply, err := a.within(ctx, share, req, fragments.listener())
 		if err == nil {
 			return reply, nil
 		}
@@ -58,25 +61,17 @@ func (f fallback) Generate(
 // after reports whether the alternative is asked after a failure with that code.
 func (a *Alternative) after(code sdk.Code) bool { return len(a.On) == 0 || slices.Contains(a.On, code) }
 
-// within asks the alternative for as long as leaves the same time to each of those that are asked if it does not answer.
+// within asks the alternative for so long at most; 0 is for as long as ctx lasts.
 func (a *Alternative) within(
-	ctx context.Context, others []Alternative, req sdk.ModelRequest, onDelta func(sdk.Delta),
+	ctx context.Context, share time.Duration, req sdk.ModelRequest, onDelta func(sdk.Delta),
 ) (sdk.ModelReply, error) {
-	next := 0
-	for i := range others {
-		if others[i].after(sdk.CodeUnavailable) {
-			next++
-		}
-	}
-	deadline, bound := ctx.Deadline()
-	if !bound || next == 0 {
+	if share <= 0 {
 		return a.Generate(ctx, req, onDelta)
 	}
-	share := time.Until(deadline) / time.Duration(next+1)
 	bounded, cancel := context.WithTimeout(ctx, share)
 	defer cancel()
 	reply, err := a.Generate(bounded, req, onDelta)
-	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return sdk.ModelReply{}, &sdk.Error{
 			Code: sdk.CodeUnavailable, Message: fmt.Sprintf("the model did not answer within %s", share.Round(time.Millisecond)), Retryable: true, Cause: err,
 		}

@@ -26,6 +26,7 @@ func TestProvider_FormsOfCalls(t *testing.T) {
 	ended := event("message_delta", `{"type":"message_delta","delta":{"stop_reason":"tool_use"}}`)
 	one := []sdk.ToolRequest{{Name: "f", Arguments: `{"x": 12345678901234567890}`}}
 	two := []sdk.ToolRequest{{Name: "f", Arguments: `{"x":1}`}, {Name: "f", Arguments: `{"x":2}`}}
+	nothing := []sdk.ToolRequest{}
 	others := []sdk.ToolRequest{{Name: "f", Arguments: `{"x":1}`}, {Name: "g", Arguments: `{"x":2}`}}
 	for name, tt := range map[string]struct {
 		body string
@@ -34,6 +35,10 @@ func TestProvider_FormsOfCalls(t *testing.T) {
 		"an object":                   {message(`[{"id":"a","function":{"name":"f","arguments":{"x": 12345678901234567890}}}]`), one},
 		"no list":                     {message(`{"id":"a","function":{"name":"f","arguments":"{\"x\": 12345678901234567890}"}}`), one},
 		"numbers as ids":              {message(`[{"id":7,"function":{"name":"f","arguments":"{\"x\":1}"}},{"id":8,"function":{"name":"f","arguments":{"x":2}}}]`), two},
+		"no calls, as an object":      {message(`{}`), nothing},
+		"no calls, as a text":         {message(`""`), nothing},
+		"no calls in a stream":        {delta(`{}`) + end, nothing},
+		"a name in pieces":            {delta(`[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]`) + delta(`[{"index":0,"function":{"name":"g","arguments":"{\"x\":1}"}}]`) + end, two[:1]},
 		"none, as a list":             {message(`[{"id":"a","function":{"name":"f","arguments":[]}}]`), []sdk.ToolRequest{{Name: "f", Arguments: "{}"}}},
 		"no arguments":                {message(`[{"id":"a","function":{"name":"f","arguments":null}}]`), []sdk.ToolRequest{{Name: "f"}}},
 		"a list of arguments":         {message(`[{"id":"a","function":{"name":"f","arguments":[1]}}]`), nil},
@@ -62,7 +67,7 @@ func TestProvider_FormsOfCalls(t *testing.T) {
 			reply, err := answered(t, tt.body)
 			if tt.want == nil {
 				checkFailure(t, err, sdk.CodeModel, []string{"tool call"})
-			} else if diff := cmp.Diff(tt.want, reply.Calls); diff != "" || err != nil {
+			} else if diff := cmp.Diff(tt.want, append([]sdk.ToolRequest{}, reply.Calls...)); diff != "" || err != nil {
 				t.Errorf("error %v (-want +got):\n%s", err, diff)
 			}
 		})

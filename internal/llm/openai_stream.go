@@ -89,7 +89,7 @@ func (c *partialCall) goesOnWith(fragment *chatFragment) bool {
 	if c.id != "" && fragment.ID != "" {
 		return c.id == fragment.ID
 	}
-	renamed := c.name != "" && fragment.Function.Name != "" && c.name != fragment.Function.Name
+	renamed := c.name != "" && fragment.Function.Name != "" && c.name != fragment.Function.Name && c.arguments.Len() > 0
 	return !renamed && (!c.atOnce || !fragment.whole())
 }
 

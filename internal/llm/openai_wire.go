@@ -170,11 +170,17 @@ func (f *chatFragment) whole() bool {
 	return f.Function.Name != "" && json.Valid([]byte(f.Function.Arguments))
 }
 
+// noCalls are other ways to write an empty list: an object without members is how some programs write one.
+var noCalls = []string{"{}", `""`}
+
 // chatFragments are a list, or one alone. They are read to the letter, unlike all else: a call is made as the model wrote it, or not at all.
 type chatFragments []chatFragment
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (f *chatFragments) UnmarshalJSON(data []byte) error {
+	if slices.Contains(noCalls, string(data)) {
+		return nil
+	}
 	if data[0] == '{' {
 		data = slices.Concat([]byte("["), data, []byte("]"))
 	}

@@ -26,6 +26,9 @@ type connection struct {
 	lost atomic.Bool
 	// timeouts counts the calls in a row that it did not answer in time.
 	timeouts atomic.Int32
+	// ended is closed when all is let go of, which releases has done once.
+	ended    chan struct{}
+	releases sync.Once
 	// requests counts what the server asks and is not answered yet.
 	requests atomic.Int64
 	// session is the one that the server has opened, in the older protocol over HTTP.
@@ -144,29 +147,44 @@ func (c *connection) alive() bool {
 	}
 }
 
-// lose gives the connection up at once: nothing more of the server is read, and the calls that run fail.
+// lose gives the connection up at once: nothing more of the server is read, the calls that run fail, and its program is ended.
 func (c *connection) lose(why error) {
 	c.logger.Debug("MCP server is given up", "error", why)
 	c.lost.Store(true)
 	_ = c.Close() // whether it can be closed does not matter any more
+	c.releasing()
 }
 
 // letGo releases the connection, and waits until it has ended or ctx does.
 func (c *connection) letGo(ctx context.Context) error {
-	c.lost.Store(true)
-	return until(ctx, c.release)
+	select {
+	case <-c.releasing():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
-// release lets go of everything; it may be repeated, and returns when all has ended.
-func (c *connection) release() {
-	c.lost.Store(true)
-	c.stopListening()
-	if c.process != nil {
-		c.process.close()
-	} else {
-		c.givenUp.Wait()
-	}
-	_ = c.Close() // the pipes are closed, and over HTTP it logs what fails
+// release lets go of everything, and returns when all has ended.
+func (c *connection) release() { <-c.releasing() }
+
+// releasing lets go of everything, once, however often it is called. What it returns is closed when all has ended.
+func (c *connection) releasing() <-chan struct{} {
+	c.releases.Do(func() {
+		c.lost.Store(true)
+		c.ended = make(chan struct{})
+		go func() {
+			defer close(c.ended)
+			c.stopListening()
+			if c.process != nil {
+				c.process.close()
+			} else {
+				c.givenUp.Wait()
+			}
+			_ = c.Close() // the pipes are closed, and over HTTP it logs what fails
+		}()
+	})
+	return c.ended
 }
 
 // notified handles what the server says by itself.

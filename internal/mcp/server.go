@@ -110,11 +110,18 @@ func (s *Server) reconnect(ctx context.Context) (*connection, error) {
 	s.mu.Lock()
 	former, wait := s.conn, time.Until(s.notBefore)
 	s.mu.Unlock()
-	conn, err := s.attempt(ctx, former, wait)
+	var conn *connection
+	err := turn(ctx, former, wait)
+	tried := err == nil
+	if tried {
+		conn, err = s.attempt(ctx)
+	}
 	s.mu.Lock()
 	close(s.connecting)
 	s.connecting = nil
-	s.notBefore = time.Now().Add(s.pauses.Next()) // one that ends at once is not started in a loop
+	if tried {
+		s.notBefore = time.Now().Add(s.pauses.Next()) // one that ends at once is not started in a loop
+	}
 	if conn != nil {
 		s.conn = conn // else the former, which may not have ended yet
 	}
@@ -132,18 +139,21 @@ func (s *Server) reconnect(ctx context.Context) (*connection, error) {
 	return conn, nil
 }
 
-// attempt makes a connection when the former one, if there is one, has ended. Like connect it may return one with an error.
-func (s *Server) attempt(ctx context.Context, former *connection, wait time.Duration) (*connection, error) {
+// turn waits for that of the next connection: the former one, if there is one, has ended, and so has the pause.
+func turn(ctx context.Context, former *connection, pause time.Duration) error {
 	if former != nil {
 		if err := former.letGo(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if wait > 0 {
-		if err := retry.Sleep(ctx, wait); err != nil {
-			return nil, err
-		}
+	if pause > 0 {
+		return retry.Sleep(ctx, pause)
 	}
+	return nil
+}
+
+// attempt makes a connection. Like connect it may return one with an error.
+func (s *Server) attempt(ctx context.Context) (*connection, error) {
 	conn, err := connect(ctx, &s.config, s.older.Load(), s.noteChange, s.logger)
 	switch {
 	case refusesVersion(err) && !s.older.Swap(true):

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -129,7 +128,7 @@ func Handle[In, Out any](s *Service, h func(ctx context.Context, call Call, in I
 				return Answer{}, fmt.Errorf("decode the data of a call into %T: %w", in, err)
 			}
 			out, err := h(ctx, call, in)
-			if e, ok := errors.AsType[*sdk.Error](err); ok && e == nil {
+			if e, ok := err.(*sdk.Error); ok && e == nil { //nolint:errorlint // what wraps one is an error
 				err = nil // a *sdk.Error that is nil, returned as an error
 			}
 			if err != nil {

@@ -208,6 +208,12 @@ func TestService_MapsErrors(t *testing.T) {
 		"any": {
 			handler: func(context.Context) (any, error) { return nil, errors.New(secret) }, want: internal, logged: secret,
 		},
+		"beside a nil one": {
+			handler: func(context.Context) (any, error) {
+				var none *sdk.Error
+				return forecast{Text: "sunny"}, errors.Join(errors.New(secret), none)
+			}, want: internal, logged: secret,
+		},
 		"panic": {handler: func(context.Context) (any, error) { panic(secret) }, want: internal, logged: secret},
 		"goexit": {
 			handler: func(context.Context) (any, error) { runtime.Goexit(); return nil, nil }, want: internal,

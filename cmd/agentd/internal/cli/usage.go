@@ -76,4 +76,6 @@ func inOwnWords(err error) error {
 }
 
 // flagNames are the names of flags as they are written.
-func flagNames(names []string, between string) string { return "--" + strings.Join(names, between+"--") }
+func flagNames(names []string, between string) string {
+	return "--" + strings.Join(names, between+"--")
+}
