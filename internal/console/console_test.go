@@ -170,6 +170,18 @@ func (b *browser) get(want int, path string) string {
 	return body
 }
 
+// gone loads the page of a request until the console has read what closed it.
+func (b *browser) gone(path string) string {
+	b.t.Helper()
+	for deadline := time.Now().Add(harness.DefaultPatience()); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
+		if response, body := b.ask(http.MethodGet, path, nil, nil); response.StatusCode == http.StatusGone {
+			return body
+		}
+	}
+	b.t.Fatalf("%s stays open", path)
+	return ""
+}
+
 func (b *browser) post(want int, path string, form url.Values) (location, body string) {
 	b.t.Helper()
 	response, body := b.ask(http.MethodPost, path, form, nil)
@@ -375,12 +387,12 @@ func TestDecide_IsOnWhatWasShown(t *testing.T) {
 	contains(t, b.get(http.StatusOK, run), "denied: not this one (anna)")
 	question := b.asked(request)
 	b.post(http.StatusNotFound, request+"/decide", form)
-	contains(t, b.get(http.StatusGone, request), "It is not open: it was decided", `<a href="`+run+`">`, "<strong>anna</strong>: deny: not this one (counts)")
+	contains(t, b.gone(request), "It is not open: it was decided", `<a href="`+run+`">`, "<strong>anna</strong>: deny: not this one (counts)")
 	contains(t, b.get(http.StatusGone, "/api/v1"+request), `"closed":"It is not open: it was decided`, `"who":"anna"`, `"reason":"not this one"`)
 	contains(t, b.get(http.StatusOK, question), "&lt;script&gt;", "Your answer")
 	_, page = b.post(http.StatusOK, question+"/answer", url.Values{"text": {"yes"}})
 	contains(t, page, "Answered")
-	contains(t, b.get(http.StatusGone, question), "It is not open: it was answered by somebody", "<strong>anna</strong>: answered")
+	contains(t, b.gone(question), "It is not open: it was answered by somebody", "<strong>anna</strong>: answered")
 	b.ended("denied")
 	contains(t, b.get(http.StatusOK, run), "payer.done", "✓")
 }
