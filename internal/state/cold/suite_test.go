@@ -56,10 +56,11 @@ var roots atomic.Int64
 // fresh opens a store that sees no run, with a stream for its archives.
 func (s server) fresh(t testing.TB) *Store {
 	t.Helper()
-	root := fmt.Sprint("root", roots.Add(1))
+	n := roots.Add(1)
+	root := fmt.Sprint("root", n)
 	subjects, err := wire.NewSubjects(root)
 	check(t, "root", err)
-	stream := fmt.Sprintf("ROOT%d_COLD", roots.Load())
+	stream := fmt.Sprintf("ROOT%d_COLD", n)
 	_, err = s.conn.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: stream, Subjects: []string{subjects.All(wire.KindCold)}, AllowDirect: true, AllowRollup: true, DenyDelete: true,
 	})
