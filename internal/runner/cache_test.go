@@ -90,3 +90,28 @@ func TestRecent_ForgetsRunsThatEnd(t *testing.T) {
 		t.Errorf("of a run that waits it is forgotten after %d others have ended", 2*mostEnds)
 	}
 }
+
+// A state belongs to whoever takes it as soon as it is in the cache: the activation that has left it knows the run by a head of its own.
+func TestLeaveState_LooksAtNothingThatItHasLeft(t *testing.T) {
+	t.Parallel()
+	for range 1000 {
+		a := &activation{Runner: &Runner{cache: newCache(defaultCache)}, key: wire.NewRunKey("trip")}
+		a.state = kept("trip", 1).state
+		a.state.Head.Run = "as it was"
+		taken := make(chan struct{})
+		go func() {
+			defer close(taken)
+			for {
+				if s, ok := a.cache.take(a.key); ok {
+					s.state.Head.Run = "as it has become"
+					return
+				}
+			}
+		}()
+		a.leaveState()
+		<-taken
+		if a.state.Head.Run != "as it was" {
+			t.Fatalf("the run is %s", a.state.Head.Run)
+		}
+	}
+}

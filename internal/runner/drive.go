@@ -244,8 +244,9 @@ func (a *activation) leaveState() {
 		return
 	}
 	a.left = true
-	a.cache.put(cached{run: a.key, at: a.at, state: a.state})
-	a.state = &core.State{Head: a.state.Head}
+	left := a.state
+	a.state = &core.State{Head: left.Head} // first: as soon as it is in the cache it is somebody else's
+	a.cache.put(cached{run: a.key, at: a.at, state: left})
 }
 
 // confirm makes durable what was read up to a.at, and what others appended meanwhile, which it returns.

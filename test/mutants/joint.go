@@ -60,6 +60,13 @@ var ofJoint = []mutant{
 	{"calls that a joint entry answers cannot be undone", around(core+"UndoStack.Add", "s.add(e)"), test{"internal/core", "TestJoint_IsWhatTwoEntriesAre"}},
 	{"an answer that comes at once reads its run's journal", statement(act+"carryOutOwn", "leaveState", ""), test{"internal/runner", "TestState_IsThereForAnAnswerThatComesAtOnce"}},
 	{"no more than a run's head is left to who drives it next", condition(act+"leaveState", "left Status", "a.state.Status == core.StatusRunning"), simulator},
+	{"who has left a run looks at what has become of it", around(act+"leaveState", `
+		was, left := a.state, a.left
+		original()
+		if a.left && !left {
+			time.Sleep(time.Microsecond)
+			a.state.Head = was.Head
+		}`), test{"internal/runner", "TestLeaveState_LooksAtNothingThatItHasLeft"}},
 	{"runs that have ended push out those that wait", condition("internal/runner.recent.wrote", "StatusDone", "false"), test{"internal/runner", "TestRecent_ForgetsRunsThatEnd"}},
 	{"a run that begins is looked for in the store", condition(act+"recall", "Backlog", "true"), heads("IsNotReadForWhatIsNew")},
 	{"an init event that may have been refused begins a run", condition(act+"recall", "Backlog", "false"), heads("IsNotReadForWhatIsNew")},
