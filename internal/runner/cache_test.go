@@ -97,21 +97,21 @@ func TestLeaveState_LooksAtNothingThatItHasLeft(t *testing.T) {
 	for range 1000 {
 		a := &activation{Runner: &Runner{cache: newCache(defaultCache)}, key: wire.NewRunKey("trip")}
 		a.state = kept("trip", 1).state
-		a.state.Head.Run = "as it was"
+		a.state.Run = "as it was"
 		taken := make(chan struct{})
 		go func() {
 			defer close(taken)
 			for {
 				if s, ok := a.cache.take(a.key); ok {
-					s.state.Head.Run = "as it has become"
+					s.state.Run = "as it has become"
 					return
 				}
 			}
 		}()
 		a.leaveState()
 		<-taken
-		if a.state.Head.Run != "as it was" {
-			t.Fatalf("the run is %s", a.state.Head.Run)
+		if a.state.Run != "as it was" {
+			t.Fatalf("the run is %s", a.state.Run)
 		}
 	}
 }
