@@ -12,10 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"agentd/internal/approval"
 	"agentd/internal/contracts"
 	"agentd/internal/core"
-	"agentd/internal/prompt"
 	"agentd/internal/runner"
 	"agentd/internal/schema"
 	"agentd/internal/toolbox"
@@ -27,7 +25,8 @@ import (
 // the toolsets whose tools are not known. policy is the permission policy in force today, which counts beside that of the
 // spec (design §5).
 func (c *Catalog) compile(a sdk.Agent, ran sdk.AgentSpec, away []Away, policy *sdk.PermissionPolicy) (version, error) {
-	compiled, err := c.compileAgent(a, ran, policy)
+	m := making{catalog: c, declared: a, spec: a.Spec, ran: ran, policy: policy, into: &runner.Agent{}}
+	compiled, err := m.agent()
 	if err != nil {
 		return version{}, err
 	}
@@ -35,99 +34,6 @@ func (c *Catalog) compile(a sdk.Agent, ran sdk.AgentSpec, away []Away, policy *s
 		compiled.Core.Missing = func(tool string) *sdk.Error { return missing(away, tool) }
 	}
 	return version{compiled, registered(a.Spec, compiled)}, nil
-}
-
-func (c *Catalog) compileAgent(a sdk.Agent, ran sdk.AgentSpec, policy *sdk.PermissionPolicy) (*runner.Agent, error) {
-	spec := a.Spec
-	digest, data, err := contracts.SpecDigest(ran)
-	if err != nil {
-		return nil, err
-	}
-	tools, err := toolbox.New(spec, a.Tools)
-	if err != nil {
-		return nil, err
-	}
-	own, err := contracts.CompileVersion(spec.Contract, spec.Version)
-	if err != nil {
-		return nil, err
-	}
-	outputType, outputSchema, err := outputOf(own)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkFollow(spec); err != nil {
-		return nil, err
-	}
-	prompts, err := parsePrompts(spec)
-	if err != nil {
-		return nil, err
-	}
-	models := timedModels(c.models, spec)
-	provider, err := models(spec.Model)
-	if err != nil {
-		return nil, err
-	}
-	answers, err := newAnswers(tools, c.surroundings.Keys)
-	if err != nil {
-		return nil, err
-	}
-	permissions, err := permissionsOf(a, policy, c.surroundings)
-	if err != nil {
-		return nil, err
-	}
-	hooks, err := hooksOf(a, describe(tools, a.Tools))
-	if err != nil {
-		return nil, err
-	}
-	turns, err := newTurns(spec, a.Hooks, tools)
-	if err != nil {
-		return nil, err
-	}
-	out := newOutput(outputSchema, a.Hooks.Output)
-	compiled := &runner.Agent{
-		SpecJSON: data, Model: provider, Follows: follows(ran), Changing: slices.ContainsFunc(a.Toolsets, changes), ModelKey: modelKey(spec.Model), Parks: parks(spec.Model), ModelName: spec.Model.Name, MaxTokens: prompt.Reply(spec.Model, spec.Model.MaxTokens),
-		ModelTimeout: modelTimeout(spec) + beyondModels, Definitions: tools.Definitions(),
-		Inline: inline(tools, a.Tools), History: spec.History, Live: spec.Live == sdk.LiveAlways, BuildContext: a.Hooks.Context,
-		Permissions: permissions, Describe: describe(tools, a.Tools), Identity: c.surroundings.Identity,
-		Phases: hooks, Shown: turns.shown, Remember: turns.remember, Estimate: turns.estimate,
-		BuildPrompt: turns.build, BuildOutput: out.build, CheckInput: checkInput(spec, own.Accepts), CheckAnswer: answers.check,
-	}
-	if compiled.Tags, err = tagsOf(spec); err != nil {
-		return nil, err
-	}
-	if compiled.BuildContext == nil {
-		compiled.BuildContext = prompts.build
-	}
-	if !out.free && a.Hooks.Output == nil {
-		compiled.OutputSchema = outputSchema.Raw()
-	}
-	if compiled.Summarizer, compiled.SummarizerName, err = summarizer(spec, provider, models); err != nil {
-		return nil, err
-	}
-	if spec.Constraints != nil {
-		compiled.CheckConstraints = runConstraintFaults(spec.Constraints)
-	}
-	compiled.Core = coreSpec(spec, digest, outputType, tools, a.Tools)
-	if err := readCalls(compiled.Core, spec, tools, compiled.Describe); err != nil {
-		return nil, err
-	}
-	if err := loopControl(compiled.Core, spec, hooks); err != nil {
-		return nil, err
-	}
-	readOnly(compiled.Core, compiled.Describe)
-	if err := judgesOf(compiled, a, tools); err != nil {
-		return nil, err
-	}
-	if err := c.selecting(compiled, spec, tools); err != nil {
-		return nil, err
-	}
-	if err := c.planning(compiled, spec, tools); err != nil {
-		return nil, err
-	}
-	compiled.Core.NeedsRulings = spec.Permissions != nil || policy != nil || a.Hooks.Permissions != nil || slices.ContainsFunc(hooks, gates)
-	compiled.Core.PermissionSchema, compiled.Core.PermissionResultSchema = permissionSchema, permissionResultSchema
-	compiled.Core.Matches = approval.Matches
-	return compiled, nil
 }
 
 // summarizer is the model that writes summaries of an agent, and its name; nil where none does.
