@@ -82,34 +82,32 @@ func (c *Checker) duplicate(in *input, r *run) {
 			c.violate("I10", r.key, "%s %d was removed while the run waits for that timer", in.Stream, in.Sequence)
 		}
 	case wire.KindCtl, wire.KindVoid:
-		if in.address.Verb == wire.ControlMessage {
-			if in.Event != nil && !slices.Contains(head.Heard, core.NoteID(in.Event.Source, in.Event.ID)) {
-				c.violate("I10", r.key, "%s %d was removed and the run has not heard it", in.Stream, in.Sequence)
-			}
-			return
-		}
-		if in.address.Verb == wire.ControlTag {
-			c.untagged(in, r)
-			return
-		}
-		if in.address.Verb == wire.ControlCancelCall {
-			if open := head.Call(cancels(in)); open != nil && !open.Closed() && !r.beforeRetry(in) && head.Cancel == nil {
-				c.violate("I10", r.key, "%s %d was removed while the call %s is open", in.Stream, in.Sequence, open.ID)
-			}
-			return
-		}
-		if in.address.Kind == wire.KindCtl && in.address.Verb != wire.ControlCancel {
-			c.unheeded(in, r)
-			return
-		}
-		switch {
-		case head.Cancel != nil || r.beforeRetry(in):
-		case in.address.Kind == wire.KindVoid && head.Turns == 0:
-			r.voided = true // no run was there when it was handled; who begins the run finds it
-		default:
-			c.violate("I10", r.key, "%s %d was removed and the run is not cancelled", in.Stream, in.Sequence)
-		}
+		c.unobeyed(in, r)
 	default:
+	}
+}
+
+// unobeyed checks that what a run is told may be removed although it caused nothing.
+func (c *Checker) unobeyed(in *input, r *run) {
+	head := &r.last().Head
+	switch verb := in.address.Verb; {
+	case verb == wire.ControlMessage:
+		if in.Event != nil && !slices.Contains(head.Heard, core.NoteID(in.Event.Source, in.Event.ID)) {
+			c.violate("I10", r.key, "%s %d was removed and the run has not heard it", in.Stream, in.Sequence)
+		}
+	case verb == wire.ControlTag:
+		c.untagged(in, r)
+	case verb == wire.ControlCancelCall:
+		if open := head.Call(cancels(in)); open != nil && !open.Closed() && !r.beforeRetry(in) && head.Cancel == nil {
+			c.violate("I10", r.key, "%s %d was removed while the call %s is open", in.Stream, in.Sequence, open.ID)
+		}
+	case in.address.Kind == wire.KindCtl && verb != wire.ControlCancel:
+		c.unheeded(in, r)
+	case head.Cancel != nil || r.beforeRetry(in):
+	case in.address.Kind == wire.KindVoid && head.Turns == 0:
+		r.voided = true // no run was there when it was handled; who begins the run finds it
+	default:
+		c.violate("I10", r.key, "%s %d was removed and the run is not cancelled", in.Stream, in.Sequence)
 	}
 }
 

@@ -98,41 +98,11 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 			c.log.Warn("no server answers for it; waiting", "what", what, "error", err)
 		}
 	}
-	options := []nats.Option{
-		nats.Name(o.Name), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
-		nats.ReconnectJitter(250*time.Millisecond, time.Second), nats.RetryOnFailedConnect(o.Wait),
-		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(pingsLost), nats.CustomInboxPrefix(InboxPrefix(o.Subjects, user)),
-		// Credentials may be refused for the minutes in which an operator rolls out new ones.
-		nats.IgnoreAuthErrorAbort(),
-		nats.SetCustomDialer(&gatheringDialer{net.Dialer{Timeout: nats.DefaultTimeout}}),
-		nats.ClosedHandler(func(*nats.Conn) { close(c.closed) }),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			c.disconnected()
-			if err != nil {
-				c.log.Warn("connection to NATS is lost", "error", err)
-			}
-		}),
-		nats.ReconnectHandler(func(nc *nats.Conn) {
-			c.cameBack()
-			c.reconnected()
-			c.log.Info("connected to NATS again", "url", nc.ConnectedUrlRedacted())
-		}),
-		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {
-			subject := ""
-			if s != nil {
-				subject = s.Subject
-			}
-			if c.refusals.report(err) {
-				return // whoever asked says it
-			}
-			c.log.Error("NATS reports an error", "subject", subject, "error", err)
-		}),
-	}
 	url, login, err := o.shown()
 	if err != nil {
 		return nil, err
 	}
-	options = append(options, login...)
+	options := append(c.options(&o), login...)
 	if o.InProcess != nil {
 		url, options = "", append(options, nats.InProcessServer(gatheringServer{o.InProcess}))
 	}
@@ -162,6 +132,40 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 		c.looking.Go(c.lookAround)
 	}
 	return c, nil
+}
+
+// options are those of every connection, beside who it logs in as.
+func (c *Conn) options(o *ConnectOptions) []nats.Option {
+	return []nats.Option{
+		nats.Name(o.Name), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
+		nats.ReconnectJitter(250*time.Millisecond, time.Second), nats.RetryOnFailedConnect(o.Wait),
+		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(pingsLost), nats.CustomInboxPrefix(InboxPrefix(c.subjects, c.user)),
+		// Credentials may be refused for the minutes in which an operator rolls out new ones.
+		nats.IgnoreAuthErrorAbort(),
+		nats.SetCustomDialer(&gatheringDialer{net.Dialer{Timeout: nats.DefaultTimeout}}),
+		nats.ClosedHandler(func(*nats.Conn) { close(c.closed) }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			c.disconnected()
+			if err != nil {
+				c.log.Warn("connection to NATS is lost", "error", err)
+			}
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			c.cameBack()
+			c.reconnected()
+			c.log.Info("connected to NATS again", "url", nc.ConnectedUrlRedacted())
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {
+			subject := ""
+			if s != nil {
+				subject = s.Subject
+			}
+			if c.refusals.report(err) {
+				return // whoever asked says it
+			}
+			c.log.Error("NATS reports an error", "subject", subject, "error", err)
+		}),
+	}
 }
 
 // user is the name of the user that the connection becomes.
