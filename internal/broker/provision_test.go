@@ -4,14 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -308,122 +303,6 @@ func TestVerify_FindsConsumersThatLoseMessages(t *testing.T) {
 	}
 }
 
-// A worker that was killed is noticed within 6 s; one that stands still for three seconds, or whose heartbeat is lost, is not taken for dead.
-func TestAckWait_IsShortForWorkersAndLongForServices(t *testing.T) {
-	t.Parallel()
-	const noticed, atLeast = 6 * time.Second, 500 * time.Millisecond // the server looks as often
-	if AckWait+atLeast > noticed || AckWait < 2*Heartbeat+time.Second || CallWait < 2*CallHeartbeat+time.Second {
-		t.Errorf("a delivery lasts %s with heartbeats every %s, and a call %s with heartbeats every %s", AckWait, Heartbeat, CallWait, CallHeartbeat)
-	}
-	for _, wait := range []time.Duration{AckWait, CallWait} {
-		if wait%time.Second == 0 {
-			t.Errorf("%s is a whole second: deaths that keep step with it meet every redelivery", wait)
-		}
-	}
-	c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
-	plan := testPlan
-	plan.AckWait, plan.Hooks = 0, []HookPlan{{Name: "pager", Domains: []string{"*"}}}
-	provision(t, c, plan)
-	got := map[string]time.Duration{}
-	for _, ref := range Consumers(c.subjects, plan) {
-		consumer, err := c.js.Consumer(testContext(t), StreamName(c.subjects, ref.Zone), ref.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got[consumer.CachedInfo().Stream+"/"+ref.Name] = consumer.CachedInfo().Config.AckWait
-	}
-	want := map[string]time.Duration{
-		"AGENTD_START/unrouted": AckWait, "AGENTD_START/agent_travel_desk": AckWait, "AGENTD_IN/agent_travel_desk": AckWait,
-		"AGENTD_TMR/agent_travel_desk": AckWait, "AGENTD_OUT/agent_travel_desk": AckWait,
-		"AGENTD_OUT/svc_airline_airline_book": CallWait, "AGENTD_OUT/hook_pager": CallWait,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("how long deliveries last (-want +got):\n%s", diff)
-	}
-}
-
-// Consumers keep what they were made with until somebody provisions: doctor and a dry run say what that would change.
-func TestProvision_SaysHowLongDeliveriesWillLast(t *testing.T) {
-	t.Parallel()
-	c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
-	older := Plan{AckWait: CallWait, Agents: testPlan.Agents, Services: testPlan.Services}
-	provision(t, c, older)
-	now := older
-	now.AckWait = 0
-	var want []Change
-	for _, name := range []string{
-		"AGENTD_START/unrouted", "AGENTD_START/agent_travel_desk", "AGENTD_IN/agent_travel_desk", "AGENTD_TMR/agent_travel_desk",
-		"AGENTD_OUT/agent_travel_desk",
-	} {
-		want = append(want, Change{"consumer", name, "updated", "ack_wait 14.3s → 5.3s"})
-	}
-	would, err := c.Unprovisioned(testContext(t), now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, would); diff != "" {
-		t.Errorf("a dry run (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(slices.Repeat([]string{"ack_wait"}, len(want)), codes(t, c, now)); diff != "" {
-		t.Errorf("findings (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(want, provision(t, c, now)); diff != "" {
-		t.Errorf("provisioned (-want +got):\n%s", diff)
-	}
-	if left := codes(t, c, now); len(left) > 0 {
-		t.Errorf("still found: %v", left)
-	}
-}
-
-func TestAtOnce_TakesStepsTogetherAndTellsThemInOrder(t *testing.T) {
-	t.Parallel()
-	var together sync.WaitGroup
-	together.Add(mostSteps) // none of the first is done before all have begun
-	var begun atomic.Int64
-	const steps = 3 * mostSteps
-	changes, err := atOnce(steps, func(i int) (Change, error) {
-		if begun.Add(1); i < mostSteps {
-			together.Done()
-			together.Wait()
-		}
-		return Change{Action: "created", Name: strconv.Itoa(i)}, nil
-	})
-	if err != nil || len(changes) != steps || int(begun.Load()) != steps {
-		t.Fatalf("%d changes of %d steps, %v", len(changes), begun.Load(), err)
-	}
-	for i, change := range changes {
-		if change.Name != strconv.Itoa(i) {
-			t.Errorf("change %d is %s", i, change.Name)
-		}
-	}
-}
-
-// What was done before a step failed is told; of several that fail together the first in the plan is.
-func TestAtOnce_EndsWithTheFirstFailure(t *testing.T) {
-	t.Parallel()
-	var together sync.WaitGroup
-	together.Add(mostSteps)
-	var begun atomic.Int64
-	changes, err := atOnce(3*mostSteps, func(i int) (Change, error) {
-		if begun.Add(1); i < mostSteps {
-			together.Done()
-			together.Wait()
-		}
-		if i >= 2 {
-			return Change{Action: "created"}, fmt.Errorf("step %d", i)
-		}
-		return Change{Action: "created"}, nil
-	})
-	made := slices.IndexFunc(changes, func(c Change) bool { return c.Action == "" })
-	// Whoever took one of the two that did not fail may have begun another one before the others failed.
-	if err == nil || err.Error() != "step 2" || made != 2 || begun.Load() > mostSteps+2 {
-		t.Errorf("%d changes of %d steps, %v", made, begun.Load(), err)
-	}
-	if slices.ContainsFunc(changes[made:], func(c Change) bool { return c.Action != "" }) {
-		t.Errorf("a step that failed is told as made: %v", changes)
-	}
-}
-
 func TestProblem_IsAnErrorOnlyForErrors(t *testing.T) {
 	t.Parallel()
 	warning := Finding{Code: "consumer_lag", Severity: SeverityWarning}
@@ -437,54 +316,6 @@ func TestProblem_IsAnErrorOnlyForErrors(t *testing.T) {
 		!strings.Contains(err.Error(), "agentd provision") {
 		t.Errorf("got %v", err)
 	}
-}
-
-func TestCheckSync(t *testing.T) {
-	t.Parallel()
-	embedded := startServer(t, embedded.Options{Listen: true, Port: ports.Free(t)})
-	check := func(name string, c *Conn, monitor string, want ...string) {
-		findings, err := c.CheckSync(testContext(t), monitor, nil)
-		var got []string
-		for _, f := range findings {
-			got = append(got, f.Code)
-		}
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: %v, %v; want %v", name, got, err, want)
-		}
-	}
-	check("in process", connect(t, ConnectOptions{InProcess: embedded}), "")
-	check("embedded in another", connect(t, ConnectOptions{URL: embedded.URL()}), "")
-	lazy, lazyMonitor := foreignServer(t, false)
-	check("foreign", lazy, "", "sync_unknown")
-	check("lazy", lazy, lazyMonitor, "sync_interval")
-	always, alwaysMonitor := foreignServer(t, true)
-	check("always", always, alwaysMonitor)
-	gone := httptest.NewServer(http.NotFoundHandler())
-	defer gone.Close()
-	check("a wrong port", lazy, gone.URL, "monitor")
-	check("one of two", lazy, lazyMonitor+","+gone.URL, "sync_interval", "monitor")
-	check("a list with spaces", lazy, alwaysMonitor+", "+lazyMonitor+" ", "sync_interval")
-}
-
-// foreignServer is a NATS server that agentd did not start.
-func foreignServer(t *testing.T, syncAlways bool) (c *Conn, monitor string) {
-	t.Helper()
-	ns, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, HTTPHost: "127.0.0.1", HTTPPort: server.RANDOM_PORT,
-		JetStream: true, StoreDir: t.TempDir(), SyncAlways: syncAlways, NoSigs: true, NoLog: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns.Start()
-	t.Cleanup(func() {
-		ns.Shutdown()
-		ns.WaitForShutdown()
-	})
-	if !ns.ReadyForConnections(deadline) {
-		t.Fatal("the server does not start")
-	}
-	return connect(t, ConnectOptions{URL: ns.ClientURL()}), "http://" + ns.MonitorAddr().String()
 }
 
 // Whoever may publish answers must not be able to wipe the stream, or to make the server publish elsewhere.
