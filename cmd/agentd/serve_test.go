@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -121,4 +122,34 @@ func TestDocs_TheConfigurationInTheReferenceLoads(t *testing.T) {
 	if code != cli.ExitOK {
 		t.Errorf("check exits with %d:\n%s%s", code, out.String(), errors.String())
 	}
+}
+
+// A changed configuration takes the place of the one that is served, and runs go on; one with faults does not.
+func TestServe_ReadsTheConfigurationAgain(t *testing.T) {
+	config, script := chatProject(t)
+	s := startDev(t, config, script, "--server-only")
+	var out, log output
+	s.background(&out, &log, "serve", "--provision")
+	s.until(&log, "msg=serving")
+	hangUp := func() {
+		t.Helper()
+		if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.expect(cli.ExitOK, "run", "chat", "-m", "Hello", "--subject", "one", "--detach")
+
+	write(t, config, "agents:\n  - nam: chat\n")
+	hangUp()
+	s.until(&log, "the one before stays in use")
+	contains(t, log.String(), `agentd.yaml:2:5: unknown key \"nam\"`)
+
+	write(t, config, chat+"  - name: second\n    model: {name: gpt-4o-mini}\n")
+	hangUp()
+	s.until(&log, `agents="[chat second]"`)
+	result, _ := s.expect(cli.ExitOK, "run", "second", "-m", "Hello", "--answer", follow.EndWord)
+	if result != "How can I help?\n" {
+		t.Errorf("the new agent says %q", result)
+	}
+	s.expect(cli.ExitOK, "runs", "show", "one")
 }

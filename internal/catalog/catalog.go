@@ -84,11 +84,6 @@ func summarizerFollows(spec sdk.AgentSpec) bool {
 	return spec.Memory != nil && spec.Memory.Summarizer != nil && spec.Memory.Summarizer.Follow == sdk.FollowCurrent
 }
 
-// follows reports whether a run with that spec asks models that its agent may get later.
-func follows(spec sdk.AgentSpec) bool {
-	return spec.Model.Follow == sdk.FollowCurrent || summarizerFollows(spec)
-}
-
 // New returns an empty catalog.
 func New(store SpecStore, models Models, permissions approval.Options) *Catalog {
 	return &Catalog{

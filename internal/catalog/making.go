@@ -85,7 +85,6 @@ func (m *making) withPrompts() error {
 	if err != nil {
 		return err
 	}
-	m.into.Follows = follows(m.ran)
 	if m.into.BuildContext = m.declared.Hooks.Context; m.into.BuildContext == nil {
 		m.into.BuildContext = prompts.build
 	}

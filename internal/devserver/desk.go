@@ -62,10 +62,7 @@ func (d *Server) beside(ctx context.Context, serve func(context.Context) error, 
 	go func() {
 		err := serve(serving)
 		if err != nil {
-			select {
-			case d.failed <- err:
-			default: // the program ends already
-			}
+			d.fail(err)
 		}
 		done <- err
 	}()

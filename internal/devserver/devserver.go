@@ -61,20 +61,23 @@ type Server struct {
 	o Options
 	// last is when the last live event came, in Unix nanoseconds.
 	last atomic.Int64
-	// failed gets the error of a worker that ended by itself.
+	// failed gets the error of what ended by itself.
 	failed chan error
+	// running is nil until a worker serves.
+	running *running
 	// waiting is why no worker of the configuration has started yet: it needs contracts that the registry does not have.
 	waiting string
-	// generations are the workers that have not ended: one serves, those before it finish their steps.
-	generations []*generation
 	// current is the configuration that is used.
 	current atomic.Pointer[config.Config]
 }
 
-// generation is the worker of one state of the configuration.
-type generation struct {
-	stop context.CancelFunc
-	done chan struct{}
+// running is the worker, whose options are replaced as the configuration changes.
+type running struct {
+	stop     context.CancelFunc
+	replaced chan worker.Options
+	// ended is closed when it has ended, with err.
+	ended chan struct{}
+	err   error
 }
 
 // Run serves a configuration, and what it is changed to, until ctx ends.
@@ -109,11 +112,9 @@ func Run(ctx context.Context, o Options, cfg *config.Config) error {
 			})
 		})
 	}
-	for _, g := range d.generations {
-		g.stop()
-	}
-	for _, g := range d.generations {
-		<-g.done
+	if d.running != nil {
+		d.running.stop()
+		<-d.running.ended
 	}
 	return errors.Join(err, stop())
 }
@@ -147,7 +148,7 @@ func (d *Server) provision(ctx context.Context, cfg *config.Config) error {
 	return err
 }
 
-// start makes what cfg needs on the broker and starts a worker. The one before goes on until this one serves.
+// start makes what cfg needs on the broker and has a worker serve it. What was served before goes on until then.
 func (d *Server) start(ctx context.Context, cfg *config.Config) error {
 	if err := d.provision(ctx, cfg); err != nil {
 		return err
@@ -156,44 +157,58 @@ func (d *Server) start(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	serving := make(chan struct{})
-	o.URL, o.Login, o.Grace, o.Serving = d.o.URL, worker.Login{}, grace, func() { close(serving) }
-	working, stop := context.WithCancel(context.WithoutCancel(ctx))
-	g := &generation{stop: stop, done: make(chan struct{})}
-	var failure error
-	go func() {
-		defer close(g.done)
-		failure = worker.Run(working, o)
-		select {
-		case <-serving:
-		default:
-			return // it never served, and whoever starts it hears why
-		}
-		if failure != nil && working.Err() == nil {
-			select {
-			case d.failed <- failure:
-			default: // another worker's error ends the program already
-			}
-		}
-	}()
+	outcome := make(chan error, 1)
+	o.URL, o.Login, o.Grace = d.o.URL, worker.Login{}, grace
+	o.Serving, o.Kept = func() { outcome <- nil }, func(err error) { outcome <- err }
+	if d.running == nil {
+		return d.begin(ctx, o, outcome)
+	}
 	select {
-	case <-serving:
-	case <-g.done:
-		stop()
-		return failure
+	case d.running.replaced <- o:
+	case <-d.running.ended:
+		return d.running.err
 	case <-ctx.Done():
-		stop()
-		<-g.done
 		return nil
 	}
-	for _, before := range d.generations {
-		before.stop()
+	select {
+	case err := <-outcome:
+		return err
+	case <-d.running.ended:
+		return d.running.err
+	case <-ctx.Done():
+		return nil
 	}
-	d.generations = append(d.generations, g)
-	return nil
 }
 
-// reload starts a new worker whenever the configuration changes, until ctx ends. A configuration with faults is
+// begin starts the worker.
+func (d *Server) begin(ctx context.Context, o worker.Options, serving <-chan error) error {
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	r := &running{stop: stop, replaced: make(chan worker.Options), ended: make(chan struct{})}
+	o.Replaced = r.replaced
+	go func() {
+		defer close(r.ended)
+		r.err = worker.Run(working, o)
+	}()
+	select {
+	case err := <-serving:
+		d.running = r
+		go func() {
+			if <-r.ended; r.err != nil && working.Err() == nil {
+				d.fail(r.err)
+			}
+		}()
+		return err
+	case <-r.ended:
+		stop()
+		return r.err
+	case <-ctx.Done():
+		stop()
+		<-r.ended
+		return nil
+	}
+}
+
+// reload has another configuration served whenever it changes, until ctx ends. A configuration with faults is
 // reported and not used.
 func (d *Server) reload(ctx context.Context, cfg *config.Config) error {
 	seen := cfg.Stamp()
@@ -218,12 +233,17 @@ func (d *Server) reload(ctx context.Context, cfg *config.Config) error {
 		}
 		changed := now != seen
 		seen = now
+		first := d.running == nil
 		next, err := d.o.Load()
 		if err == nil {
 			err = d.start(ctx, next)
 		}
 		if err == nil {
-			d.started(next)
+			if d.use(next); first {
+				d.o.Tell.Ready(next)
+			} else {
+				d.o.Tell.Reloaded()
+			}
 			cfg, seen = next, next.Stamp()
 			continue
 		}
@@ -231,21 +251,24 @@ func (d *Server) reload(ctx context.Context, cfg *config.Config) error {
 			d.waiting = ""
 			d.o.Tell.Problem(err)
 		}
-		if changed && len(d.generations) > 0 {
+		if changed && !first {
 			d.o.Tell.Kept()
 		}
 	}
 }
 
-// started says that a new worker serves.
-func (d *Server) started(cfg *config.Config) {
+// use takes a configuration that is served as the current one.
+func (d *Server) use(cfg *config.Config) {
 	d.waiting = ""
 	d.current.Store(cfg)
-	if len(d.generations) == 1 {
-		d.o.Tell.Ready(cfg)
-		return
+}
+
+// fail ends the program, unless it ends already.
+func (d *Server) fail(err error) {
+	select {
+	case d.failed <- err:
+	default:
 	}
-	d.o.Tell.Reloaded()
 }
 
 // restAfter is how long nothing must happen before memory is given back: the program shares the machine with the

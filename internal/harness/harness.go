@@ -107,9 +107,10 @@ type Harness struct {
 }
 
 type running struct {
-	worker *worker.Worker
-	stop   context.CancelFunc
-	done   chan error
+	worker  *worker.Worker
+	serving chan struct{}
+	stop    context.CancelFunc
+	done    chan error
 }
 
 // Start starts everything and stops it at the end of the test.
@@ -201,14 +202,15 @@ func (h *Harness) check(doing string, err error) {
 }
 
 func (h *Harness) startWorker() {
+	serving := make(chan struct{})
 	w, err := worker.New(worker.Options{
 		Conn: h.conn, Store: h.store, Agents: h.agents(), Slots: h.o.Slots, Grace: h.o.Patience, Logger: h.log,
 		Identity: h.o.Identity, Keys: h.o.Keys, Telemetry: h.o.Telemetry, EarlyDecisions: h.o.EarlyDecisions,
-		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return h.o.Model, nil },
+		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return h.o.Model, nil }, Serving: func() { close(serving) },
 	})
 	h.check("new worker", err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(h.t.Context()))
-	r := &running{worker: w, stop: stop, done: make(chan error, 1)}
+	r := &running{worker: w, serving: serving, stop: stop, done: make(chan error, 1)}
 	go func() { r.done <- w.Run(ctx) }()
 	h.workers = append(h.workers, r)
 	h.started = true
@@ -228,21 +230,34 @@ func (h *Harness) agents() []sdk.Agent {
 
 // StopWorkers drains all workers.
 func (h *Harness) StopWorkers() {
-	for _, r := range h.workers {
+	h.drain(h.workers)
+	h.workers = nil
+}
+
+func (h *Harness) drain(workers []*running) {
+	for _, r := range workers {
 		r.stop()
 	}
-	for _, r := range h.workers {
+	for _, r := range workers {
 		if err := <-r.done; err != nil {
 			h.t.Errorf("worker: %v", err)
 		}
 	}
-	h.workers = nil
 }
 
 // Restart replaces all workers by one new one, which knows nothing but what is stored.
 func (h *Harness) Restart() {
 	h.StopWorkers()
 	h.startWorker()
+}
+
+// Replace has a worker with other agents take the place of all that serve, as a changed configuration does: they stop when it serves.
+func (h *Harness) Replace(agents ...sdk.Agent) {
+	before := h.workers
+	h.o.Agents, h.workers = agents, nil
+	h.startWorker()
+	<-h.workers[0].serving
+	h.drain(before)
 }
 
 // Conn is the connection to the broker.

@@ -20,8 +20,6 @@ type Agent struct {
 	// SpecJSON is the canonical JSON whose digest is Core.Digest.
 	SpecJSON []byte
 	Model    sdk.Provider
-	// Follows says that a run asks the model which the agent has when it is asked, and not the one that it had.
-	Follows bool
 	// Changing says that the agent's tools may come and go while a run is under way.
 	Changing bool
 	// ModelKey names what is missing when the model, with its fallbacks, cannot be asked: a token of a subject. Parks are the codes of

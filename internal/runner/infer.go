@@ -76,15 +76,14 @@ func (a *activation) unasked(ctx context.Context) core.Event {
 	return *away
 }
 
-// renewAgent has the run ask the model that its agent has now, where the agent says so, and offer it the tools that there are now. An agent
-// that cannot be had leaves it with those that it has.
+// renewAgent has the run offer its model the tools that there are now. An agent that cannot be had leaves it with those that it has.
 func (a *activation) renewAgent(ctx context.Context) {
-	if !a.agent.Follows && !a.agent.Changing {
+	if !a.agent.Changing {
 		return
 	}
 	agent, err := a.Catalog.Version(ctx, a.msg.Address.Agent, a.state.Spec)
 	if err != nil {
-		a.Logger.WarnContext(ctx, "run keeps its model and its tools", "run", a.state.Run, "error", err)
+		a.Logger.WarnContext(ctx, "run keeps its tools", "run", a.state.Run, "error", err)
 		return
 	}
 	a.agent = agent

@@ -70,9 +70,6 @@ func (w *Worker) awaitToolsets(ctx context.Context) {
 			w.refresh()
 			w.setting.Unlock()
 			pause = pauses.Next()
-		case <-w.replaced:
-			pauses.Reset()
-			pause = pauses.Next()
 		case <-ctx.Done():
 			return
 		}

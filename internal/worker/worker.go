@@ -72,15 +72,13 @@ type Worker struct {
 	away map[string][]string
 	// conflicts are those with the registry that were said; setting guards it too.
 	conflicts map[string]bool
-	// replaced gets a value when Agents are others.
-	replaced chan struct{}
-	catalog  *catalog.Catalog
-	runner   *runner.Runner
-	handler  *handler.Handler
-	outages  *outages
-	indexer  *indexer
-	audience *audience
-	unrouted *unrouted
+	catalog   *catalog.Catalog
+	runner    *runner.Runner
+	handler   *handler.Handler
+	outages   *outages
+	indexer   *indexer
+	audience  *audience
+	unrouted  *unrouted
 	// store is Options.Store as it was given, without telemetry around it.
 	store runner.Store
 	// reading are the consumers that Run reads: those of the agents that there were at first.
@@ -110,7 +108,7 @@ func New(o Options) (*Worker, error) {
 	}
 	store := o.Store
 	o.show()
-	w := &Worker{Options: o, store: store, replaced: make(chan struct{}, 1), outages: newOutages(o.Conn, o.Logger), catalog: catalog.New(o.Store, o.Models, approval.Options{
+	w := &Worker{Options: o, store: store, outages: newOutages(o.Conn, o.Logger), catalog: catalog.New(o.Store, o.Models, approval.Options{
 		Grants: o.Conn.Grants(), Identity: o.Identity, Keys: o.Keys,
 	})}
 	if err := w.catalog.Set(o.Agents); err != nil {
@@ -142,23 +140,6 @@ func (o *Options) show() {
 	o.Store, o.Models = o.Telemetry.Store(o.Store, name), o.Telemetry.Models(o.Models)
 	o.Publisher = o.Telemetry.Publisher(o.Publisher, o.Conn.Subjects())
 	o.DeadLetters = o.Telemetry.DeadLetters(o.DeadLetters)
-}
-
-// SetAgents replaces the agents that new runs start with; see catalog.Set. Agents that were not there when the worker
-// started get messages after the next start.
-func (w *Worker) SetAgents(agents []sdk.Agent) error {
-	w.setting.Lock()
-	defer w.setting.Unlock()
-	if err := w.catalog.Set(agents); err != nil {
-		return err
-	}
-	w.Agents = agents
-	w.tellAway()
-	select {
-	case w.replaced <- struct{}{}:
-	default: // it is known already
-	}
-	return nil
 }
 
 // Runner gives access to journals and counters.

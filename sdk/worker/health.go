@@ -20,13 +20,23 @@ const answering = 30 * time.Second
 type health struct {
 	mu    sync.Mutex
 	ready func(context.Context) error
+	ended bool
 }
 
-// set changes what decides about readiness; nil is not ready.
+// set changes what decides about readiness.
 func (h *health) set(ready func(context.Context) error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.ready = ready
+	if !h.ended {
+		h.ready = ready
+	}
+}
+
+// end has it not be ready from then on.
+func (h *health) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ready, h.ended = nil, true
 }
 
 // listen serves on address, if there is one, until stop is called.

@@ -111,6 +111,12 @@ type Options struct {
 	HTTP string
 	// Serving is called once, when the worker answers who asks of its runs, and begins to take messages; nil is allowed.
 	Serving func()
+	// Replaced gives options that are to take the place of these while Run serves, and of one another, until it is closed; nil is never. What they say is
+	// served beside what was before until it takes messages: runs go on there from their next step, as in another process, and no
+	// message waits for it. HTTP, telemetry and Replaced itself stay as Run began with them.
+	Replaced <-chan Options
+	// Kept is called in place of Serving for options out of Replaced that cannot be served, with why: what was before goes on. Nil is allowed.
+	Kept func(error)
 	// Logger is slog.Default() when nil.
 	Logger *slog.Logger
 }
@@ -168,19 +174,16 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return errors.Join(err, s.telemetry.Close())
 	}
-	err = s.run(ctx)
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		err = nil // it was asked to stop while it waited for a server
-	}
-	return errors.Join(err, s.telemetry.Close(), stop())
+	defer context.AfterFunc(ctx, s.health.end)()
+	return errors.Join(s.inTurn(ctx), s.telemetry.Close(), stop())
 }
 
-// serving is one Run.
+// serving is a worker of one Run.
 type serving struct {
 	Options
 	subjects wire.Subjects
 	keys     *sealed.Keyring
-	health   health
+	health   *health
 	// telemetry is nil when it is off.
 	telemetry *telemetry.Telemetry
 }
@@ -219,7 +222,7 @@ func newServing(o Options) (*serving, error) {
 			faults = append(faults, fmt.Errorf("agent %s: %w", a.Spec.Name, err))
 		}
 	}
-	return &serving{Options: o, subjects: subjects, keys: keys}, errors.Join(faults...)
+	return &serving{Options: o, subjects: subjects, keys: keys, health: &health{}}, errors.Join(faults...)
 }
 
 func modelsFromEnvironment() (func(sdk.ModelSpec) (sdk.Provider, error), error) {
@@ -272,7 +275,6 @@ func (s *serving) serve(ctx context.Context, conn *broker.Conn, store worker.Ope
 	var w *worker.Worker
 	begun := func() {
 		s.health.set(w.Ready)
-		context.AfterFunc(ctx, func() { s.health.set(nil) })
 		if s.Serving != nil {
 			s.Serving()
 		}

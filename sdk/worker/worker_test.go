@@ -99,6 +99,12 @@ func await(t *testing.T, what string, c <-chan struct{}) {
 // greet starts a run and returns how it ended.
 func greet(t *testing.T, url string) wire.Event {
 	t.Helper()
+	return greetAs(t, url, t.Name())
+}
+
+// greetAs is greet with a name for the run.
+func greetAs(t *testing.T, url, name string) wire.Event {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	conn, err := broker.Connect(ctx, broker.ConnectOptions{URL: url, Subjects: wire.DefaultSubjects()})
@@ -106,11 +112,11 @@ func greet(t *testing.T, url string) wire.Event {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	event := wire.Event{ID: "1", Source: "test", Type: "greeter", Subject: t.Name(), Data: json.RawMessage(`{"message":"Hi"}`)}
+	event := wire.Event{ID: "1", Source: "test", Type: "greeter", Subject: name, Data: json.RawMessage(`{"message":"Hi"}`)}
 	if err := conn.Start(ctx, "greeter", event); err != nil {
 		t.Fatal(err)
 	}
-	done, err := conn.WaitDone(ctx, "greeter", wire.NewRunKey(t.Name()), wire.InitToken("test", "1"))
+	done, err := conn.WaitDone(ctx, "greeter", wire.NewRunKey(name), wire.InitToken("test", "1"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -149,7 +149,6 @@ var ofRows = []mutant{
 	{"models are shown what the agent sets", around(core+"Spec.Shown", "return messages"), rows{"L60"}},
 	{"schemas have what the agent sets", around("internal/schema.rewriter.hide", "return false"), rows{"L60"}},
 	{"approvers override what the agent sets", around(core+"Tool.keepsSet", "return \"\", true"), rows{"L60"}},
-	{"models follow only when a run is taken up", around(act+"renewAgent", ""), rows{"F54"}},
 	{"models never follow", around("internal/catalog.entry.following", "return spec"), rows{"F54"}},
 	{"models always follow", condition("internal/catalog.entry.following", "FollowCurrent", "true"), rows{"F54"}},
 	{"conditions of hooks on the input always hold", around("internal/catalog.ruleHook", "r.When = \"\"\nreturn original(r)"), rows{"F50"}},

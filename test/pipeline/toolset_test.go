@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -118,10 +117,6 @@ func TestToolset_WithoutAToolThatThePolicyNamesKeepsItsAgentBack(t *testing.T) {
 		),
 	})
 	set.gone.Store(true)
-	want := `$.permissions.rules[0].tools[0]: expected a tool of the agent, got "till_refund"; there is calc_add, till_pay`
-	if err := h.Worker().SetAgents(agents); !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) || !strings.Contains(err.Error(), want) {
-		t.Fatalf("agents with a policy on what there is not: %v, want %s", err, want)
-	}
 	set.changed <- struct{}{}
 	set.changed <- struct{}{} // the worker has listed its tools before it takes another change
 	r := h.Run("desk", hello())

@@ -289,30 +289,22 @@ func argumentsSet(t *testing.T) {
 func modelFollowed(t *testing.T) {
 	for _, follows := range []bool{true, false} {
 		t.Run(fmt.Sprint(follows), func(t *testing.T) {
-			tool, began, release := slow("note")
 			spec := func(model string) sdk.Agent {
 				a := desk(service("shop.find"))
-				a.Tools = []sdk.Tool{tool}
 				a.Spec.Model.Name = model
 				if follows {
 					a.Spec.Model.Follow = sdk.FollowCurrent
 				}
 				return a
 			}
-			model := sdktest.Script(sdktest.Ask(sdktest.Tool("note", n(1))), find(2), sdktest.Say("done"))
+			model := sdktest.Script(find(1), find(2), sdktest.Say("done"))
 			h := start(t, model, spec("first"))
 			r := h.Run("desk", message("hello"))
-			<-began
-			set := func(a sdk.Agent) {
-				if err := h.Worker().SetAgents([]sdk.Agent{a}); err != nil {
-					t.Fatal(err)
-				}
+			for _, name := range []string{"second", "third"} {
+				call := h.Call("shop.find")
+				h.Replace(spec(name)) // while the run waits
+				call.Answer("shop.find.done", value("it"))
 			}
-			set(spec("second")) // between two interactions of one activation
-			close(release)
-			call := h.Call("shop.find")
-			set(spec("third")) // while the run waits
-			call.Answer("shop.find.done", value("it"))
 			succeeds(t, h, r, `{"response": "done"}`)
 			var asked []string
 			for _, request := range model.Requests() {

@@ -4,7 +4,11 @@ package serve
 import (
 	"cmp"
 	"context"
+	"log/slog"
+	"os"
+	"os/signal"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,6 +34,8 @@ func Command(a *cli.App) *cobra.Command {
 			"JetStream, or in Redis when REDIS_URL is set. Any number of workers share the work.\n\n" +
 			"Servers that are away, at the start or later, are waited for. SIGTERM and Ctrl-C make the worker take no\n" +
 			"further message and finish the steps it is at; what remains goes on in other workers. No run is cancelled.\n\n" +
+			"SIGHUP makes it read the configuration again: what it says is served without a pause, and a configuration with\n" +
+			"faults is not used. --http and the OTEL_* variables stay as they were.\n\n" +
 			"Traces and metrics go where the standard OTEL_* variables say; --http serves metrics to Prometheus.\n\n" +
 			"Streams and consumers must be there (agentd provision), unless --provision makes them.",
 		Example: "  NATS_URL=nats://nats:4222 agentd serve --http :8080\n" +
@@ -49,21 +55,46 @@ const heapGrowth = 200
 
 func serve(ctx context.Context, a *cli.App, f serveFlags) error {
 	cli.GrowHeap(cli.StartGrowth)
-	cfg, err := a.ToServe()
+	o, err := options(a, f)
 	if err != nil {
 		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	replaced, done := make(chan worker.Options), make(chan struct{})
+	o.Replaced = replaced
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	go func() {
+		defer close(done)
+		reload(ctx, hangup, func() (worker.Options, error) { return options(a, f) }, replaced, o.Logger)
+	}()
+	err = worker.Run(ctx, o)
+	stop()
+	<-done
+	signal.Stop(hangup)
+	if err == nil {
+		o.Logger.Info("stopped")
+	}
+	return err
+}
+
+// options are those of the worker, as the configuration is now.
+func options(a *cli.App, f serveFlags) (worker.Options, error) {
+	cfg, err := a.ToServe()
+	if err != nil {
+		return worker.Options{}, err
 	}
 	url, err := setup.Address(cfg)
 	if err != nil {
-		return err
+		return worker.Options{}, err
 	}
 	logger, err := a.Logger(cfg)
 	if err != nil {
-		return err
+		return worker.Options{}, err
 	}
 	o, err := a.WorkerOptions(cfg, url, logger)
 	if err != nil {
-		return err
+		return worker.Options{}, err
 	}
 	o.Logger = logger
 	o.Provision, o.Replicas, o.HTTP, o.Grace = f.provision, setup.Plan(cfg).Replicas, f.http, f.grace
@@ -73,9 +104,33 @@ func serve(ctx context.Context, a *cli.App, f serveFlags) error {
 		cli.GrowHeap(heapGrowth)
 		go debug.FreeOSMemory() // a worker that waits needs little of what starting took
 	}
-	err = worker.Run(ctx, o)
-	if err == nil {
-		o.Logger.Info("stopped")
+	return o, nil
+}
+
+// reload reads the configuration again at each signal, and has it take the place of the one that is served, until ctx ends.
+func reload(
+	ctx context.Context, signals <-chan os.Signal, read func() (worker.Options, error), replaced chan<- worker.Options, logger *slog.Logger,
+) {
+	kept := func(err error) {
+		logger.Error("configuration cannot be used; the one before stays in use", "error", err)
 	}
-	return err
+	for {
+		select {
+		case <-signals:
+		case <-ctx.Done():
+			return
+		}
+		logger.Info("reading the configuration again")
+		o, err := read()
+		if err != nil {
+			kept(err)
+			continue
+		}
+		o.Kept = kept
+		select {
+		case replaced <- o:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
