@@ -12,3 +12,14 @@ func ReadWeights(data []byte) error {
 	_, err := readWeights(data)
 	return err
 }
+
+// Find is that of Look, for one judge.
+func (l Packs) Find(judge Name, r Reply) string { return l.Look(r).Find(judge) }
+
+// Language is that of the pack which a text is judged by; empty is that it cannot be told.
+func (l Packs) Language(text string) string {
+	if p := l.of(text); p != nil {
+		return p.language
+	}
+	return ""
+}

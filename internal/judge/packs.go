@@ -53,9 +53,6 @@ var Builtin = sync.OnceValues(func() (Packs, error) {
 	return packs, nil
 })
 
-// Find returns what a judge objects to in a reply, in the reply's own words; empty is nothing. Look answers for several judges at once.
-func (l Packs) Find(judge Name, r Reply) string { return l.Look(r).Find(judge) }
-
 // Reads reports whether a tool of that name changes nothing, by the verb with which it begins.
 func (l Packs) Reads(tool string) bool {
 	return slices.ContainsFunc(l, func(p *Pack) bool { return p.Reads(tool) })
@@ -83,12 +80,4 @@ func (l Packs) of(text string) *Pack {
 		}
 	}
 	return best
-}
-
-// Language is that of the pack which a text is judged by; empty is that it cannot be told.
-func (l Packs) Language(text string) string {
-	if p := l.of(text); p != nil {
-		return p.language
-	}
-	return ""
 }
