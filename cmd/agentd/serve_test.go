@@ -133,7 +133,11 @@ func TestServe_ReadsTheConfigurationAgain(t *testing.T) {
 	s.until(&log, "msg=serving")
 	hangUp := func() {
 		t.Helper()
-		if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		self, err := os.FindProcess(os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := self.Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
 	}

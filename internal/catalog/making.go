@@ -29,7 +29,7 @@ type making struct {
 // agent takes all steps. The first error ends it.
 func (m *making) agent() (*runner.Agent, error) {
 	for _, step := range []func() error{
-		m.digested, m.withTools, m.withContract, m.withPrompts, m.withModels, m.withAnswers, m.withPermissions, m.withHooks, m.withTurns, m.withTags,
+		m.withSpec, m.withTools, m.withContract, m.withPrompts, m.withModels, m.withAnswers, m.withPermissions, m.withHooks, m.withTurns, m.withTags,
 		m.withCore, m.withJudges, m.withSelection, m.withPlanning, m.withRulings,
 	} {
 		if err := step(); err != nil {
@@ -39,7 +39,8 @@ func (m *making) agent() (*runner.Agent, error) {
 	return m.into, nil
 }
 
-func (m *making) digested() (err error) {
+func (m *making) withSpec() (err error) {
+	m.into.History, m.into.Live = m.spec.History, m.spec.Live == sdk.LiveAlways
 	m.digest, m.into.SpecJSON, err = contracts.SpecDigest(m.ran)
 	return err
 }
@@ -71,16 +72,10 @@ func (m *making) withContract() error {
 	if !out.free && hook == nil {
 		m.into.OutputSchema = emitted.Raw()
 	}
-	if m.spec.Constraints != nil {
-		m.into.CheckConstraints = runConstraintFaults(m.spec.Constraints)
-	}
 	return nil
 }
 
 func (m *making) withPrompts() error {
-	if err := checkFollow(m.spec); err != nil {
-		return err
-	}
 	prompts, err := parsePrompts(m.spec)
 	if err != nil {
 		return err
@@ -92,13 +87,15 @@ func (m *making) withPrompts() error {
 }
 
 func (m *making) withModels() (err error) {
+	if err := checkFollow(m.spec); err != nil {
+		return err
+	}
 	of, own := timedModels(m.catalog.models, m.spec), m.spec.Model
 	if m.into.Model, err = of(own); err != nil {
 		return err
 	}
 	m.into.ModelName, m.into.ModelKey, m.into.Parks = own.Name, modelKey(own), parks(own)
 	m.into.ModelTimeout, m.into.MaxTokens = modelTimeout(m.spec)+beyondModels, prompt.Reply(own, own.MaxTokens)
-	m.into.History, m.into.Live = m.spec.History, m.spec.Live == sdk.LiveAlways
 	m.into.Summarizer, m.into.SummarizerName, err = summarizer(m.spec, m.into.Model, of)
 	return err
 }
@@ -113,6 +110,9 @@ func (m *making) withAnswers() error {
 }
 
 func (m *making) withPermissions() (err error) {
+	if m.spec.Constraints != nil {
+		m.into.CheckConstraints = runConstraintFaults(m.spec.Constraints)
+	}
 	m.into.Identity = m.catalog.surroundings.Identity
 	m.into.Permissions, err = permissionsOf(m.declared, m.policy, m.catalog.surroundings)
 	return err

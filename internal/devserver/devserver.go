@@ -193,7 +193,8 @@ func (d *Server) begin(ctx context.Context, o worker.Options, serving <-chan err
 	case err := <-serving:
 		d.running = r
 		go func() {
-			if <-r.ended; r.err != nil && working.Err() == nil {
+			<-r.ended
+			if r.err != nil && working.Err() == nil {
 				d.fail(r.err)
 			}
 		}()
@@ -239,7 +240,8 @@ func (d *Server) reload(ctx context.Context, cfg *config.Config) error {
 			err = d.start(ctx, next)
 		}
 		if err == nil {
-			if d.use(next); first {
+			d.use(next)
+			if first {
 				d.o.Tell.Ready(next)
 			} else {
 				d.o.Tell.Reloaded()

@@ -18,25 +18,26 @@ const answering = 30 * time.Second
 
 // health answers /livez, /readyz and /metrics. Its zero value is alive and not ready.
 type health struct {
-	mu    sync.Mutex
-	ready func(context.Context) error
+	mu sync.Mutex
+	// ready is what decides about readiness. Until it is for the first time, before may be in its place.
+	ready, before func(context.Context) error
+	// ended says that nobody is ready any more.
 	ended bool
 }
 
-// set changes what decides about readiness.
+// set changes what decides about readiness. A worker that takes over has not looked at its servers yet.
 func (h *health) set(ready func(context.Context) error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.ended {
-		h.ready = ready
+		h.ready, h.before = ready, h.ready
 	}
 }
 
-// end has it not be ready from then on.
 func (h *health) end() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.ready, h.ended = nil, true
+	h.ready, h.before, h.ended = nil, nil, true
 }
 
 // listen serves on address, if there is one, until stop is called.
@@ -72,14 +73,24 @@ var errNotServing = errors.New("the worker is not serving: it starts, or stops")
 
 func (h *health) check(ctx context.Context) error {
 	h.mu.Lock()
-	ready := h.ready
+	ready, before := h.ready, h.before
 	h.mu.Unlock()
 	if ready == nil {
 		return errNotServing
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	return ready(ctx)
+	err := ready(ctx)
+	if before == nil {
+		return err
+	}
+	if err != nil && before(ctx) == nil {
+		return nil
+	}
+	h.mu.Lock()
+	h.before = nil
+	h.mu.Unlock()
+	return err
 }
 
 // answer is "ok", or 503 with the reason.

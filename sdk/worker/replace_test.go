@@ -121,10 +121,68 @@ func TestRun_OptionsThatCannotBeServedAreNotUsed(t *testing.T) {
 	o, took, _ := successor(t, worker.Options{URL: s.URL(), Agents: []sdk.Agent{greeter()}, Models: says("Good day!")})
 	replace(t, replaced, o)
 	await(t, "taking over", took)
-	if err := because(t, given); err == nil {
-		t.Error("options that others replace before they are served are not told of")
+	if err := because(t, given); !errors.Is(err, worker.ErrReplaced) {
+		t.Errorf("options that others replace before they are served: %v", err)
 	}
 	if data := string(greet(t, s.URL()).Data); data != `{"response":"Good day!"}` {
+		t.Errorf("a run ends with %s", data)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// deaf is a toolset that does not say which tools it has before it is let go.
+type deaf struct{ asked, release chan struct{} }
+
+func (d *deaf) Name() string { return "deaf" }
+
+func (d *deaf) Tools(context.Context) ([]sdk.Tool, error) {
+	close(d.asked)
+	<-d.release
+	return nil, nil
+}
+
+func (d *deaf) Close() error { return nil }
+
+// A worker that starts for longer than it is wanted never says that it serves: who took its place does, and the process is ready.
+func TestRun_WhoWasReplacedDoesNotServe(t *testing.T) {
+	s := startServer(t, ports.Free(t))
+	health := fmt.Sprintf("127.0.0.1:%d", ports.Free(t))
+	replaced := make(chan worker.Options)
+	serving, stop := start(t, worker.Options{URL: s.URL(), Provision: true, HTTP: health, Replaced: replaced})
+	await(t, "serving", serving)
+	set := &deaf{make(chan struct{}), make(chan struct{})}
+	slow := greeter()
+	slow.Toolsets = []sdk.Toolset{set}
+	late, lateServes, lateKept := successor(t, worker.Options{URL: s.URL(), Agents: []sdk.Agent{slow}, Models: says("Good day!")})
+	replace(t, replaced, late)
+	await(t, "listing tools", set.asked)
+
+	wrong, _, kept := successor(t, worker.Options{URL: s.URL()})
+	replace(t, replaced, wrong) // changes nothing for who starts
+	if err := because(t, kept); !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
+		t.Errorf("no agents: %v", err)
+	}
+	theirs, _, kept := successor(t, worker.Options{URL: s.URL(), Agents: []sdk.Agent{slow}, Models: says("Good day!")})
+	replace(t, replaced, theirs)
+	if err := because(t, kept); !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
+		t.Errorf("a toolset of others: %v", err)
+	}
+	o, took, _ := successor(t, worker.Options{URL: s.URL(), Agents: []sdk.Agent{greeter()}, Models: says("Good night!")})
+	replace(t, replaced, o)
+	await(t, "taking over", took)
+	close(set.release)
+	if err := because(t, lateKept); !errors.Is(err, worker.ErrReplaced) {
+		t.Errorf("options that others replace before they are served: %v", err)
+	}
+	select {
+	case <-lateServes:
+		t.Error("a worker serves that was not wanted any more")
+	default:
+	}
+	until(t, "http://"+health+"/readyz", http.StatusOK)
+	if data := string(greet(t, s.URL()).Data); data != `{"response":"Good night!"}` {
 		t.Errorf("a run ends with %s", data)
 	}
 	if err := stop(); err != nil {

@@ -111,11 +111,12 @@ type Options struct {
 	HTTP string
 	// Serving is called once, when the worker answers who asks of its runs, and begins to take messages; nil is allowed.
 	Serving func()
-	// Replaced gives options that are to take the place of these while Run serves, and of one another, until it is closed; nil is never. What they say is
-	// served beside what was before until it takes messages: runs go on there from their next step, as in another process, and no
-	// message waits for it. HTTP, telemetry and Replaced itself stay as Run began with them.
+	// Replaced gives options that are to take the place of these while Run serves, and of one another, until it is closed; nil is never.
+	// What they say is served beside what was before until it takes messages: runs go on there from their next step, as in another process,
+	// and no message waits for it. Their toolsets are their own. HTTP, telemetry and Replaced itself stay as Run began with them.
 	Replaced <-chan Options
-	// Kept is called in place of Serving for options out of Replaced that cannot be served, with why: what was before goes on. Nil is allowed.
+	// Kept is called in place of Serving for options out of Replaced that are not served, with why, unless Run ends: ErrReplaced, or what is
+	// wrong with them; what was before goes on. It must not wait for the end of Run. Nil is allowed.
 	Kept func(error)
 	// Logger is slog.Default() when nil.
 	Logger *slog.Logger
@@ -184,6 +185,8 @@ type serving struct {
 	subjects wire.Subjects
 	keys     *sealed.Keyring
 	health   *health
+	// ready is there when it serves.
+	ready func(context.Context) error
 	// telemetry is nil when it is off.
 	telemetry *telemetry.Telemetry
 }
@@ -272,21 +275,15 @@ func (s *serving) run(ctx context.Context) (err error) {
 var gate runner.Gate
 
 func (s *serving) serve(ctx context.Context, conn *broker.Conn, store worker.OpenedStore) error {
-	var w *worker.Worker
-	begun := func() {
-		s.health.set(w.Ready)
-		if s.Serving != nil {
-			s.Serving()
-		}
-	}
 	w, err := worker.New(worker.Options{
 		Conn: conn, Store: store, Models: s.Models, Agents: s.Agents, Slots: s.Slots, Grace: s.Grace, Logger: s.Logger,
 		Reconcile: s.reconcile(), Identity: s.Identity, Keys: s.Keys, Telemetry: s.telemetry, Gate: &gate,
-		EarlyDecisions: s.EarlyDecisions, PlainEntries: s.PlainEntries, Serving: begun,
+		EarlyDecisions: s.EarlyDecisions, PlainEntries: s.PlainEntries, Serving: s.Serving,
 	})
 	if err != nil {
 		return err
 	}
+	s.ready = w.Ready
 	return w.Run(ctx)
 }
 

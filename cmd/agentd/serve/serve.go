@@ -4,6 +4,7 @@ package serve
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -55,6 +56,9 @@ const heapGrowth = 200
 
 func serve(ctx context.Context, a *cli.App, f serveFlags) error {
 	cli.GrowHeap(cli.StartGrowth)
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
 	o, err := options(a, f)
 	if err != nil {
 		return err
@@ -62,8 +66,6 @@ func serve(ctx context.Context, a *cli.App, f serveFlags) error {
 	ctx, stop := context.WithCancel(ctx)
 	replaced, done := make(chan worker.Options), make(chan struct{})
 	o.Replaced = replaced
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
 	go func() {
 		defer close(done)
 		reload(ctx, hangup, func() (worker.Options, error) { return options(a, f) }, replaced, o.Logger)
@@ -71,7 +73,6 @@ func serve(ctx context.Context, a *cli.App, f serveFlags) error {
 	err = worker.Run(ctx, o)
 	stop()
 	<-done
-	signal.Stop(hangup)
 	if err == nil {
 		o.Logger.Info("stopped")
 	}
@@ -111,9 +112,6 @@ func options(a *cli.App, f serveFlags) (worker.Options, error) {
 func reload(
 	ctx context.Context, signals <-chan os.Signal, read func() (worker.Options, error), replaced chan<- worker.Options, logger *slog.Logger,
 ) {
-	kept := func(err error) {
-		logger.Error("configuration cannot be used; the one before stays in use", "error", err)
-	}
 	for {
 		select {
 		case <-signals:
@@ -123,14 +121,23 @@ func reload(
 		logger.Info("reading the configuration again")
 		o, err := read()
 		if err != nil {
-			kept(err)
+			tellKept(logger, err)
 			continue
 		}
-		o.Kept = kept
+		logger = o.Logger
+		o.Kept = func(err error) { tellKept(o.Logger, err) }
 		select {
 		case replaced <- o:
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+func tellKept(logger *slog.Logger, err error) {
+	if errors.Is(err, worker.ErrReplaced) {
+		logger.Info("configuration was not served, because it was read again")
+		return
+	}
+	logger.Error("configuration cannot be used; the one before stays in use", "error", err)
 }
