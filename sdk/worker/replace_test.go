@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -133,12 +134,15 @@ func TestRun_OptionsThatCannotBeServedAreNotUsed(t *testing.T) {
 }
 
 // deaf is a toolset that does not say which tools it has before it is let go.
-type deaf struct{ asked, release chan struct{} }
+type deaf struct {
+	once           sync.Once
+	asked, release chan struct{}
+}
 
 func (d *deaf) Name() string { return "deaf" }
 
 func (d *deaf) Tools(context.Context) ([]sdk.Tool, error) {
-	close(d.asked)
+	d.once.Do(func() { close(d.asked) })
 	<-d.release
 	return nil, nil
 }
@@ -152,7 +156,7 @@ func TestRun_WhoWasReplacedDoesNotServe(t *testing.T) {
 	replaced := make(chan worker.Options)
 	serving, stop := start(t, worker.Options{URL: s.URL(), Provision: true, HTTP: health, Replaced: replaced})
 	await(t, "serving", serving)
-	set := &deaf{make(chan struct{}), make(chan struct{})}
+	set := &deaf{asked: make(chan struct{}), release: make(chan struct{})}
 	slow := greeter()
 	slow.Toolsets = []sdk.Toolset{set}
 	late, lateServes, lateKept := successor(t, worker.Options{URL: s.URL(), Agents: []sdk.Agent{slow}, Models: says("Good day!")})
