@@ -73,7 +73,8 @@ func (p program) name() string {
 	return fmt.Sprintf("agentd_%s_%s_%s", p.about.number(), p.target.OS, p.target.Arch)
 }
 
-// build builds the binary and returns its path. It has no C code, no paths of this machine and no time of the build.
+// build builds the binary and returns its path. It has no C code, no paths of this machine and no time of the build, nor gRPC's pages of
+// traces, which nobody serves.
 func build(ctx context.Context, source string, about version, t target) (string, error) {
 	out := filepath.Join(source, "..", t.OS+"_"+t.Arch, product)
 	if t.OS == windows {
@@ -86,7 +87,7 @@ func build(ctx context.Context, source string, about version, t target) (string,
 	vars := strings.TrimSpace(string(module)) + "/cmd/agentd/internal/cli."
 	flags := fmt.Sprintf("-s -w -buildid= -X %[1]sversion=%[2]s -X %[1]scommit=%[3]s -X %[1]sdate=%[4]s", vars, about.Version, about.Commit, about.date())
 	env := []string{"CGO_ENABLED=0", "GOOS=" + t.OS, "GOARCH=" + t.Arch, "GOFLAGS=-mod=readonly", "GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0"}
-	_, err = run(ctx, source, env, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", out, "./cmd/agentd")
+	_, err = run(ctx, source, env, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-buildvcs=false", "-ldflags", flags, "-o", out, "./cmd/agentd")
 	return out, err
 }
 
