@@ -12,7 +12,7 @@ const (
 	// the next, and than a message takes from one worker to another.
 	DefaultLostAfter = 15 * time.Minute
 	// DefaultSlots is how many messages a worker handles at once: each may hold a whole conversation in memory.
-	DefaultSlots = 64
+	DefaultSlots = 128
 	// DefaultHistory is how long a finished run keeps its history.
 	DefaultHistory = 30 * 24 * time.Hour
 	// DefaultCallsKept is how long the broker keeps the calls of a run that has ended: far longer than what is still on its way then takes.

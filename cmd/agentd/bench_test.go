@@ -105,7 +105,7 @@ func TestBench_OnAServerOfItsOwn(t *testing.T) {
 	}
 	costs(t, &r, map[string]float64{"RUN": r.Journal.Entries})
 	code, out = agentd("--turns", "1", "--workers", "2", "--model-latency", "20ms")
-	for _, want := range []string{"12 runs in", "of 1 turn and a model that takes 20 ms", "2 workers with 64 slots each", "runs/s", "p99 ms", "messages stored by NATS", "what limits\n"} {
+	for _, want := range []string{"12 runs in", "of 1 turn and a model that takes 20 ms", "2 workers with 128 slots each", "runs/s", "p99 ms", "messages stored by NATS", "what limits\n"} {
 		if code != cli.ExitOK || !strings.Contains(out, want) {
 			t.Fatalf("it exits with %d, and does not say %q:\n%s", code, want, out)
 		}

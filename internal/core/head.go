@@ -403,6 +403,9 @@ func (c *Call) WithService() bool {
 	return (c.Kind == CallService || c.Kind == CallContext) && !c.Closed() && c.Held == "" && c.RetryAt == 0
 }
 
+// WithService reports whether a service was sent a call that it has not answered.
+func (h *Head) WithService() bool { return h.open((*Call).WithService) }
+
 // open reports whether a call satisfies match and has no result yet.
 func (h *Head) open(match func(*Call) bool) bool {
 	for i := range h.Calls {

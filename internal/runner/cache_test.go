@@ -10,9 +10,17 @@ import (
 	"agentd/sdk/wire"
 )
 
-// kept is a run that waits, with a conversation of so many bytes.
+// kept is a run that waits for a service, with a conversation of so many bytes.
 func kept(name string, size int) cached {
+	s := asking(name, size)
+	s.state.Calls = []core.Call{{ID: "c1", Kind: core.CallService, Status: core.CallSuspended}}
+	return s
+}
+
+// asking is one that waits for a person.
+func asking(name string, size int) cached {
 	s := cached{run: wire.NewRunKey(name), state: &core.State{}}
+	s.state.Calls = []core.Call{{ID: "c1", Kind: core.CallQuestion, Status: core.CallSuspended}}
 	s.state.Status = core.StatusWaiting
 	s.state.History = []core.Remembered{{Message: sdk.Message{Content: []sdk.Content{{Kind: sdk.ContentText, Text: strings.Repeat("x", size)}}}}}
 	return s
@@ -57,13 +65,47 @@ func TestCache_KeepsRunsThatWait(t *testing.T) {
 	c.put(kept("huge", defaultCache))
 	_, other := c.take(wire.NewRunKey("second"))
 	_, huge := c.take(wire.NewRunKey("huge"))
-	if other || !huge || c.used != 0 || c.order.Len() != 0 || len(c.runs) != 0 {
-		t.Errorf("of a huge run and another %t and %t are kept; then %d bytes of %d runs are in use", huge, other, c.used, c.order.Len())
+	if other || !huge || c.calling.used != 0 || c.calling.order.Len() != 0 || len(c.runs) != 0 {
+		t.Errorf("of a huge run and another %t and %t are kept; then %d bytes of %d runs are in use", huge, other, c.calling.used, c.calling.order.Len())
 	}
 	none := newCache(-1)
 	none.put(kept("first", 1))
 	if _, ok := none.take(wire.NewRunKey("first")); ok {
 		t.Error("a run is kept where none is to be")
+	}
+}
+
+// However many runs wait for people, those that wait for services stay, and the others take a quarter of their room at most.
+func TestCache_RunsThatWaitForPeopleMakeNoOthersLeave(t *testing.T) {
+	t.Parallel()
+	const size, room = 10_000, 100
+	c := newCache(room * (size + stateBase))
+	for n := range room {
+		c.put(kept(fmt.Sprint("calling ", n), size))
+	}
+	for n := range 10 * room {
+		c.put(asking(fmt.Sprint("asking ", n), size))
+	}
+	for n := range room {
+		if _, ok := c.take(wire.NewRunKey(fmt.Sprint("calling ", n))); !ok {
+			t.Fatalf("run %d of %d that wait for services is not kept", n, room)
+		}
+	}
+	var asks []int
+	for n := range 10 * room {
+		if _, ok := c.take(wire.NewRunKey(fmt.Sprint("asking ", n))); ok {
+			asks = append(asks, n)
+		}
+	}
+	if len(asks) != room/4 || asks[0] != 10*room-room/4 {
+		t.Errorf("of those that wait for people %d are kept, %v; want the last %d", len(asks), asks, room/4)
+	}
+	asked := kept("trip", size)
+	c.put(asked)
+	asked = asking("trip", size) // the service has answered, and a person is asked
+	c.put(asked)
+	if c.calling.used != 0 || c.resting.order.Len() != 1 {
+		t.Errorf("a run is kept twice: %d bytes that wait for services, %d runs that wait for people", c.calling.used, c.resting.order.Len())
 	}
 }
 

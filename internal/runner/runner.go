@@ -106,7 +106,8 @@ type Options struct {
 	Catalog   Catalog
 	Subjects  wire.Subjects
 	Logger    *slog.Logger
-	// Cache is how many bytes of the states of runs that were driven here, and wait, are kept in memory; 0 is 16 MiB, negative is none.
+	// Cache is how many bytes of the states of runs that were driven here, and wait for services, are kept in memory, and a quarter of that
+	// of those that wait for anything else; 0 is 64 MiB, negative is none.
 	Cache int
 	// Observer is told what happens; nil is nobody.
 	Observer Observer
