@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"sync"
 	"syscall"
 	"time"
 
@@ -59,7 +60,8 @@ func serve(ctx context.Context, a *cli.App, f serveFlags) error {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
-	o, err := options(a, f)
+	var started sync.Once
+	o, err := options(a, f, &started)
 	if err != nil {
 		return err
 	}
@@ -68,7 +70,7 @@ func serve(ctx context.Context, a *cli.App, f serveFlags) error {
 	o.Replaced = replaced
 	go func() {
 		defer close(done)
-		reload(ctx, hangup, func() (worker.Options, error) { return options(a, f) }, replaced, o.Logger)
+		reload(ctx, hangup, func() (worker.Options, error) { return options(a, f, &started) }, replaced, o.Logger)
 	}()
 	err = worker.Run(ctx, o)
 	stop()
@@ -79,8 +81,8 @@ func serve(ctx context.Context, a *cli.App, f serveFlags) error {
 	return err
 }
 
-// options are those of the worker, as the configuration is now.
-func options(a *cli.App, f serveFlags) (worker.Options, error) {
+// options are those of the worker, as the configuration is now; the first that serves has started the program.
+func options(a *cli.App, f serveFlags, started *sync.Once) (worker.Options, error) {
 	cfg, err := a.ToServe()
 	if err != nil {
 		return worker.Options{}, err
@@ -103,9 +105,17 @@ func options(a *cli.App, f serveFlags) (worker.Options, error) {
 		o.Logger.Info("serving", "agents", setup.AgentNames(cfg), "store", string(cfg.StoreKind()),
 			"encryption", cmp.Or(cfg.Encryption.Current, "off"), "slots", o.Slots)
 		cli.GrowHeap(heapGrowth)
-		go debug.FreeOSMemory() // a worker that waits needs little of what starting took
+		started.Do(func() { go settle(o.Logger) })
 	}
 	return o, nil
+}
+
+// settle gives back the memory that starting took: a worker that waits needs little of it.
+func settle(logger *slog.Logger) {
+	debug.FreeOSMemory()
+	if err := cli.ReleaseProgram(); err != nil {
+		logger.Debug("memory is not given back", "error", err)
+	}
 }
 
 // reload reads the configuration again at each signal, and has it take the place of the one that is served, until ctx ends.
