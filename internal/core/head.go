@@ -400,11 +400,13 @@ func callIn(calls []Call, id string) int {
 
 // WithService reports whether the call was sent to a service that has not answered.
 func (c *Call) WithService() bool {
-	return (c.Kind == CallService || c.Kind == CallContext) && !c.Closed() && c.Held == "" && c.RetryAt == 0
+	return (c.Kind == CallService || c.Kind == CallContext) && !c.Closed() && c.Held == "" && !c.Queued && c.RetryAt == 0
 }
 
-// WithService reports whether a service was sent a call that it has not answered.
-func (h *Head) WithService() bool { return h.open((*Call).WithService) }
+// AwaitsService reports whether a service has a call that it has not answered, or gets one again. Agents are services too.
+func (h *Head) AwaitsService() bool {
+	return h.open(func(c *Call) bool { return c.WithService() || c.RetryAt > 0 })
+}
 
 // open reports whether a call satisfies match and has no result yet.
 func (h *Head) open(match func(*Call) bool) bool {

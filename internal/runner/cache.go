@@ -14,8 +14,8 @@ import (
 type cache struct {
 	mu   sync.Mutex
 	runs map[wire.RunKey]*list.Element
-	// calling are the runs that wait for services, which go on soon, and resting all others: people may take days, and however many wait for
-	// them, they cost a worker little memory and the runs that go on no read of their journals.
+	// calling are the runs that wait for services, agents among them, which mostly go on soon, and resting all others: people may take days,
+	// and however many wait for them, they cost a worker little memory and the runs that go on no read of their journals.
 	calling, resting shelf
 }
 
@@ -44,6 +44,8 @@ const (
 	restingShare = 4
 	// stateBase is about how many bytes a state takes beside its conversation.
 	stateBase = 4 << 10
+	// messageBase is about how many bytes a message takes beside its text.
+	messageBase = 256
 )
 
 // unread is a run whose journal is to be read from the beginning.
@@ -70,8 +72,8 @@ func (c *cache) take(run wire.RunKey) (cached, bool) {
 
 // put stores the state of a run that goes on. The largest there may be is kept, alone on its shelf.
 func (c *cache) put(s cached) {
-	s.size, s.on = stateBase+s.state.Size(), &c.resting
-	if s.state.WithService() {
+	s.size, s.on = stateBase+len(s.state.History)*messageBase+s.state.Size(), &c.resting
+	if s.state.AwaitsService() {
 		s.on = &c.calling
 	}
 	c.mu.Lock()

@@ -79,7 +79,7 @@ func TestCache_KeepsRunsThatWait(t *testing.T) {
 func TestCache_RunsThatWaitForPeopleMakeNoOthersLeave(t *testing.T) {
 	t.Parallel()
 	const size, room = 10_000, 100
-	c := newCache(room * (size + stateBase))
+	c := newCache(room * (size + stateBase + messageBase))
 	for n := range room {
 		c.put(kept(fmt.Sprint("calling ", n), size))
 	}
@@ -100,12 +100,23 @@ func TestCache_RunsThatWaitForPeopleMakeNoOthersLeave(t *testing.T) {
 	if len(asks) != room/4 || asks[0] != 10*room-room/4 {
 		t.Errorf("of those that wait for people %d are kept, %v; want the last %d", len(asks), asks, room/4)
 	}
-	asked := kept("trip", size)
-	c.put(asked)
-	asked = asking("trip", size) // the service has answered, and a person is asked
-	c.put(asked)
-	if c.calling.used != 0 || c.resting.order.Len() != 1 {
-		t.Errorf("a run is kept twice: %d bytes that wait for services, %d runs that wait for people", c.calling.used, c.resting.order.Len())
+	for _, step := range []struct {
+		what             string
+		call             core.Call
+		calling, resting int
+	}{
+		{"a service is called", core.Call{Kind: core.CallService, Status: core.CallSuspended}, 1, 0},
+		{"a person is asked, and it is not called yet", core.Call{Kind: core.CallService, Status: core.CallSuspended, Held: "p1"}, 0, 1},
+		{"it is called after another", core.Call{Kind: core.CallService, Status: core.CallSuspended, Queued: true}, 0, 1},
+		{"it is called again", core.Call{Kind: core.CallService, Status: core.CallSuspended, RetryAt: 1}, 1, 0},
+		{"it has answered", core.Call{Kind: core.CallService, Status: core.CallSucceeded}, 0, 1},
+	} {
+		s := kept("trip", size)
+		s.state.Calls = []core.Call{step.call}
+		c.put(s)
+		if c.calling.order.Len() != step.calling || c.resting.order.Len() != step.resting {
+			t.Errorf("%s: %d and %d runs are kept", step.what, c.calling.order.Len(), c.resting.order.Len())
+		}
 	}
 }
 
