@@ -3,6 +3,7 @@ package core
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"agentd/sdk/wire"
 
@@ -403,9 +404,11 @@ func (c *Call) WithService() bool {
 	return (c.Kind == CallService || c.Kind == CallContext) && !c.Closed() && c.Held == "" && !c.Queued && c.RetryAt == 0
 }
 
-// AwaitsService reports whether a service has a call that it has not answered, or gets one again. Agents are services too.
+// AwaitsService reports whether a service that is no person has a call that it has not answered, or gets one again. Agents are services too.
 func (h *Head) AwaitsService() bool {
-	return h.open(func(c *Call) bool { return c.WithService() || c.RetryAt > 0 })
+	return h.open(func(c *Call) bool {
+		return c.WithService() && !slices.Contains(c.Domains, sdk.HumanDomain) || c.RetryAt > 0
+	})
 }
 
 // open reports whether a call satisfies match and has no result yet.

@@ -20,7 +20,7 @@ func kept(name string, size int) cached {
 // asking is one that waits for a person.
 func asking(name string, size int) cached {
 	s := cached{run: wire.NewRunKey(name), state: &core.State{}}
-	s.state.Calls = []core.Call{{ID: "c1", Kind: core.CallQuestion, Status: core.CallSuspended}}
+	s.state.Calls = []core.Call{{ID: "c1", Kind: core.CallService, Status: core.CallSuspended, Domains: []string{sdk.HumanDomain}}}
 	s.state.Status = core.StatusWaiting
 	s.state.History = []core.Remembered{{Message: sdk.Message{Content: []sdk.Content{{Kind: sdk.ContentText, Text: strings.Repeat("x", size)}}}}}
 	return s
@@ -106,7 +106,8 @@ func TestCache_RunsThatWaitForPeopleMakeNoOthersLeave(t *testing.T) {
 		calling, resting int
 	}{
 		{"a service is called", core.Call{Kind: core.CallService, Status: core.CallSuspended}, 1, 0},
-		{"a person is asked, and it is not called yet", core.Call{Kind: core.CallService, Status: core.CallSuspended, Held: "p1"}, 0, 1},
+		{"a person is asked", asking("trip", size).state.Calls[0], 0, 1},
+		{"a person is asked whether it may be called", core.Call{Kind: core.CallService, Status: core.CallSuspended, Held: "p1"}, 0, 1},
 		{"it is called after another", core.Call{Kind: core.CallService, Status: core.CallSuspended, Queued: true}, 0, 1},
 		{"it is called again", core.Call{Kind: core.CallService, Status: core.CallSuspended, RetryAt: 1}, 1, 0},
 		{"it has answered", core.Call{Kind: core.CallService, Status: core.CallSucceeded}, 0, 1},

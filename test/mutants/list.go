@@ -134,6 +134,7 @@ var ofRuns = []mutant{
 	{"each step reads the run's whole history", around(runs+"cache.take", "return cached{}, false"), test{"internal/runner", "TestStep_AllocatesNoMoreWhereTheHistoryIsLong"}},
 	{"runs that have ended stay in memory", condition(runs+"cache.put", "StatusDone", "false"), test{"internal/runner", "TestCache_KeepsRunsThatWait"}},
 	{"runs that wait for people make others leave", condition(runs+"cache.put", "AwaitsService", "true"), test{"internal/runner", "TestCache_RunsThatWaitForPeopleMakeNoOthersLeave"}},
+	{"people count as services that answer soon", condition(core+"Head.AwaitsService", "HumanDomain", "true"), test{"internal/runner", "TestCache_RunsThatWaitForPeopleMakeNoOthersLeave"}},
 	{"calls that were not made count as made", condition(core+"Call.WithService", "Queued", "true"), test{"internal/runner", "TestCache_RunsThatWaitForPeopleMakeNoOthersLeave"}},
 	{"pages that were written are given back", condition("cmd/agentd/internal/cli.ReleaseProgram", "m own", "false"), test{"cmd/agentd/internal/cli", "TestReleaseProgram_TakesItsFileOutOfMemory"}},
 	{"runs that wait take any memory", condition(runs+"cache.put", "used limit", "false"), test{"internal/runner", "TestCache_KeepsRunsThatWait"}},
