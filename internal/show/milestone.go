@@ -61,31 +61,48 @@ var planTools = map[string]bool{sdk.ToolUpdatePlan: true, sdk.ToolReviewPlan: tr
 
 // describe is a milestone in words. The label is empty for what is not to be shown.
 func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text string) {
-	var d milestoneData
 	held := r.held
 	r.held = l.Type == wire.MilestoneParked || l.Type == wire.MilestonePaused || l.Type == wire.MilestoneSuspended
 	switch l.Type {
+	case wire.MilestoneUsage, wire.MilestoneCheckpoint, wire.MilestoneCleared:
+		return "", ""
 	case wire.MilestonePlan:
 		return labelPlan, describePlan(l.Data)
 	case wire.MilestonePlanned, wire.MilestoneUnplanned, wire.MilestoneStep, wire.MilestoneStepEnded:
 		return describeSteps(l)
 	case wire.MilestoneInquired, wire.MilestoneInformed, wire.MilestoneAsked, wire.MilestoneAnswered:
 		return r.describeAsked(l)
+	case wire.MilestoneSuspended:
+		if held {
+			return "", ""
+		}
+		return r.describeSuspended(l.Data, quiet)
 	}
+	var d milestoneData
 	if err := json.Unmarshal(l.Data, &d); err != nil {
 		return l.Type, string(l.Data)
 	}
 	switch l.Type {
-	case wire.MilestoneStarted:
-		return "started", cmp.Or(field(d.Input, "message"), string(d.Input))
-	case wire.MilestoneRetried:
-		return "retried", by(d.Who)
-	case wire.MilestoneUndoing:
-		return "undoing", by(d.Who)
-	case wire.MilestoneCorrected:
-		return "corrected", strings.TrimPrefix(d.Note, "Note: ")
-	case wire.MilestoneReply:
-		return "says", d.Text
+	case wire.MilestoneCall, wire.MilestoneResult, wire.MilestoneRequested, wire.MilestoneDecided, wire.MilestoneTurn, wire.MilestoneAnswer:
+		return r.describeCall(l.Type, d, quiet)
+	case wire.MilestoneReply, wire.MilestoneCorrected, wire.MilestoneReminded, wire.MilestoneJudged, wire.MilestoneGuarded,
+		wire.MilestoneCompacted, wire.MilestoneChosen:
+		return describeTurn(l.Type, d)
+	case wire.MilestoneParked:
+		p := core.Parking{Why: d.Why, Model: d.Model, Message: d.Message, Since: d.Since, Until: d.Until}
+		return LabelWaits, cmp.Or(parkedBecause(&p, l.Time), "its time has come")
+	case wire.MilestoneFinished:
+		return describeEnd(d)
+	}
+	if label, text := describeRun(l.Type, d); label != "" {
+		return label, text
+	}
+	return l.Type, string(l.Data)
+}
+
+// describeCall is what becomes of calls, of tools and of people.
+func (r *watched) describeCall(milestone string, d milestoneData, quiet map[string]bool) (label, text string) {
+	switch milestone {
 	case wire.MilestoneCall:
 		r.tools[d.Call] = d.Tool
 		if quiet[d.Tool] || planTools[d.Tool] {
@@ -110,10 +127,17 @@ func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text stri
 			return "", ""
 		}
 		return labelAsks, d.Message
-	case wire.MilestoneAnswer:
-		return labelAnswer, cmp.Or(d.Message, "(ends the conversation)")
-	case wire.MilestoneMessage:
-		return "message", strings.TrimSpace(d.Message + " " + by(d.Who))
+	}
+	return labelAnswer, cmp.Or(d.Message, "(ends the conversation)")
+}
+
+// describeTurn is what the model said, and what was done about it.
+func describeTurn(milestone string, d milestoneData) (label, text string) {
+	switch milestone {
+	case wire.MilestoneReply:
+		return "says", d.Text
+	case wire.MilestoneCorrected:
+		return "corrected", strings.TrimPrefix(d.Note, "Note: ")
 	case wire.MilestoneReminded:
 		if d.Class != "" {
 			return "reminded", "the reply's tool call could not be understood: " + d.Class
@@ -126,37 +150,44 @@ func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text stri
 	case wire.MilestoneCompacted:
 		return "shortened", fmt.Sprintf("to the model, a summary stands for %d messages, and results of %d more have one line: about %d tokens fewer",
 			d.Messages, max(d.Lined-d.Messages, 0), d.Evicted)
-	case wire.MilestoneChosen:
-		if d.Degraded != "" {
-			return "tools", fmt.Sprintf("%d are offered, chosen by words, because embeddings cannot be had: %s", len(d.Tools), d.Degraded)
-		}
-		return "tools", fmt.Sprintf("%d are offered, chosen by %s", len(d.Tools), d.By)
-	case wire.MilestoneUsage, wire.MilestoneCheckpoint, wire.MilestoneCleared:
-		return "", ""
-	case wire.MilestoneSuspended:
-		if held {
-			return "", ""
-		}
-		return r.describeSuspended(l.Data, quiet)
-	case wire.MilestoneParked:
-		p := core.Parking{Why: d.Why, Model: d.Model, Message: d.Message, Since: d.Since, Until: d.Until}
-		return LabelWaits, cmp.Or(parkedBecause(&p, l.Time), "its time has come")
+	}
+	if d.Degraded != "" {
+		return "tools", fmt.Sprintf("%d are offered, chosen by words, because embeddings cannot be had: %s", len(d.Tools), d.Degraded)
+	}
+	return "tools", fmt.Sprintf("%d are offered, chosen by %s", len(d.Tools), d.By)
+}
+
+// describeRun is what befell the run as a whole. The label is empty for what is not known here.
+func describeRun(milestone string, d milestoneData) (label, text string) {
+	switch milestone {
+	case wire.MilestoneStarted:
+		return "started", cmp.Or(field(d.Input, "message"), string(d.Input))
+	case wire.MilestoneRetried:
+		return "retried", by(d.Who)
+	case wire.MilestoneUndoing:
+		return "undoing", by(d.Who)
+	case wire.MilestoneMessage:
+		return "message", strings.TrimSpace(d.Message + " " + by(d.Who))
 	case wire.MilestonePaused:
 		return "paused", string(d.Reason)
 	case wire.MilestoneResumed:
 		return "resumed", ""
 	case wire.MilestoneExhausted:
 		return "exhausted", "the limit of its " + d.Limit
-	case wire.MilestoneFinished:
-		if problem, ok := wire.ProblemIn(d.Type, d.Data); ok {
-			if d.Reason == core.ReasonUndone {
-				return "undone", problem.ErrorMessage
-			}
-			return "failed", problem.ErrorMessage
-		}
-		return "finished", ReasonText(d.Reason, d.Code)
 	}
-	return l.Type, string(l.Data)
+	return "", ""
+}
+
+// describeEnd is how a run has ended.
+func describeEnd(d milestoneData) (label, text string) {
+	problem, ok := wire.ProblemIn(d.Type, d.Data)
+	switch {
+	case !ok:
+		return "finished", ReasonText(d.Reason, d.Code)
+	case d.Reason == core.ReasonUndone:
+		return "undone", problem.ErrorMessage
+	}
+	return "failed", problem.ErrorMessage
 }
 
 // describeGuard is what a guard of calls did.
