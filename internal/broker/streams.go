@@ -140,69 +140,20 @@ func (p Plan) AnswersKept() time.Duration {
 
 func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 	replicas := max(p.Replicas, 1)
-	run, call := p.LongestRun, p.LongestCall
-	if run == 0 {
-		run = sdk.DefaultRunDeadline
-	}
-	call = max(call, run) // a call may wait as long as its run
-	layout := p.Layout()
-	base := func(z Zone, age time.Duration, kinds ...wire.Kind) jetstream.StreamConfig {
-		return jetstream.StreamConfig{
-			Name: StreamName(c.subjects, z), Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
-			MaxAge: age, Replicas: replicas, MaxMsgs: -1, MaxBytes: -1, Subjects: Layout{}.subjectsOf(c.subjects, 0, kinds),
-		}
-	}
-	each := func(z Zone, cfg jetstream.StreamConfig, kinds ...wire.Kind) []jetstream.StreamConfig {
-		zones := layout.Zones(z)
-		if len(zones) == 1 {
-			return []jetstream.StreamConfig{cfg}
-		}
-		parts := make([]jetstream.StreamConfig, len(zones))
-		for i, part := range zones {
-			parts[i] = cfg
-			parts[i].Name, parts[i].Subjects = StreamName(c.subjects, part), layout.subjectsOf(c.subjects, i, kinds)
-			parts[i].Metadata = layout.metadata()
-		}
-		return parts
-	}
-	guarded := func(cfg jetstream.StreamConfig) jetstream.StreamConfig {
-		cfg.DenyDelete, cfg.DenyPurge, cfg.Duplicates = true, true, shortestDuplicates
-		cfg.Discard = jetstream.DiscardNew
-		return cfg
-	}
-	timer := base(ZoneTimer, 0, wire.KindTimer, wire.KindFire)
-	timer.AllowMsgSchedules, timer.AllowMsgTTL = true, true
-	// Who waits for a run, and who answers a call, read one message by a request whose subject names the message's.
-	out, done := base(ZoneOut, call+margin, wire.KindOut, wire.KindVoid), base(ZoneDone, run+margin, wire.KindDone)
-	out.AllowDirect, done.AllowDirect = true, true
-	journal := base(ZoneRun, 0, wire.KindRun, wire.KindBlob, wire.KindSpec)
-	journal.AllowDirect, journal.AllowRollup = true, true // only workers publish there
-	if p.PersistMode != PersistDefault && p.Replicas <= 1 {
-		for _, made := range []*jetstream.StreamConfig{&out, &done, &timer} {
-			made.PersistMode = jetstream.AsyncPersistMode
-		}
-	}
-	start := guarded(base(ZoneStart, run+margin, wire.KindStart))
-	start.Metadata = layout.metadata() // it is made first: what it says is settled
-	streams := []jetstream.StreamConfig{start}
-	streams = append(streams, each(ZoneIn, guarded(base(ZoneIn, p.AnswersKept(), wire.KindIn, wire.KindCtl)), wire.KindIn, wire.KindCtl)...)
-	streams = append(streams, append(each(ZoneOut, out, wire.KindOut, wire.KindVoid), done)...)
-	streams = append(streams, each(ZoneTimer, timer, wire.KindTimer, wire.KindFire)...)
-	streams = append(streams, each(ZoneRun, journal, wire.KindRun, wire.KindBlob, wire.KindSpec)...)
-	streams = append(streams,
-		base(ZoneDLQ, deadLetters, wire.KindDLQ),
+	streams := append(c.streamsOfRuns(p),
+		c.zoneStream(p, ZoneDLQ, deadLetters, wire.KindDLQ),
 		bucketStream(GrantsBucket(c.subjects), grantHistory, replicas),
 		guarded(registryStream(c.subjects, replicas)),
 	)
 	if p.Cold {
-		archives := base(ZoneCold, 0, wire.KindCold)
+		archives := c.zoneStream(p, ZoneCold, 0, wire.KindCold)
 		// An archive takes the place of the one before by a rollup: what the server answers on its subject, because somebody asked it to, must
 		// not, and with a limit of one message would.
 		archives.AllowRollup, archives.DenyDelete = true, true
 		streams = append(streams, archives)
 	}
 	if p.Index { // last: see MakeIndex
-		documents := base(ZoneIndex, 0)
+		documents := c.zoneStream(p, ZoneIndex, 0)
 		documents.Subjects = []string{c.indexFilter("*")}
 		documents.MaxMsgsPerSubject, documents.AllowMsgTTL, documents.AllowDirect = 1, true, true
 		if replicas == 1 { // no document is worth waiting for the disk: what is lost is made again
@@ -211,6 +162,66 @@ func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 		streams = append(streams, documents)
 	}
 	return streams
+}
+
+// streamsOfRuns are those that runs need to go on. That of init events is made first: what it says of how zones are divided is settled.
+func (c *Conn) streamsOfRuns(p Plan) []jetstream.StreamConfig {
+	run := cmp.Or(p.LongestRun, sdk.DefaultRunDeadline)
+	call := max(p.LongestCall, run) // a call may wait as long as its run
+	start := guarded(c.zoneStream(p, ZoneStart, run+margin, wire.KindStart))
+	start.Metadata = p.Layout().metadata()
+	timer := c.zoneStream(p, ZoneTimer, 0, wire.KindTimer, wire.KindFire)
+	timer.AllowMsgSchedules, timer.AllowMsgTTL = true, true
+	// Who waits for a run, and who answers a call, read one message by a request whose subject names the message's.
+	out, done := c.zoneStream(p, ZoneOut, call+margin, wire.KindOut, wire.KindVoid), c.zoneStream(p, ZoneDone, run+margin, wire.KindDone)
+	out.AllowDirect, done.AllowDirect = true, true
+	journal := c.zoneStream(p, ZoneRun, 0, wire.KindRun, wire.KindBlob, wire.KindSpec)
+	journal.AllowDirect, journal.AllowRollup = true, true // only workers publish there
+	if p.PersistMode != PersistDefault && p.Replicas <= 1 {
+		for _, made := range []*jetstream.StreamConfig{&out, &done, &timer} {
+			made.PersistMode = jetstream.AsyncPersistMode
+		}
+	}
+	in := guarded(c.zoneStream(p, ZoneIn, p.AnswersKept(), wire.KindIn, wire.KindCtl))
+	return slices.Concat(
+		[]jetstream.StreamConfig{start},
+		c.zoneParts(p, ZoneIn, in, wire.KindIn, wire.KindCtl),
+		c.zoneParts(p, ZoneOut, out, wire.KindOut, wire.KindVoid),
+		[]jetstream.StreamConfig{done},
+		c.zoneParts(p, ZoneTimer, timer, wire.KindTimer, wire.KindFire),
+		c.zoneParts(p, ZoneRun, journal, wire.KindRun, wire.KindBlob, wire.KindSpec),
+	)
+}
+
+// zoneStream is the stream of an undivided zone.
+func (c *Conn) zoneStream(p Plan, z Zone, age time.Duration, kinds ...wire.Kind) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: StreamName(c.subjects, z), Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
+		MaxAge: age, Replicas: max(p.Replicas, 1), MaxMsgs: -1, MaxBytes: -1, Subjects: Layout{}.subjectsOf(c.subjects, 0, kinds),
+	}
+}
+
+// zoneParts are the streams that the one of a zone is divided into.
+func (c *Conn) zoneParts(p Plan, z Zone, whole jetstream.StreamConfig, kinds ...wire.Kind) []jetstream.StreamConfig {
+	layout := p.Layout()
+	zones := layout.Zones(z)
+	if len(zones) == 1 {
+		return []jetstream.StreamConfig{whole}
+	}
+	parts := make([]jetstream.StreamConfig, len(zones))
+	for i, part := range zones {
+		parts[i] = whole
+		parts[i].Name, parts[i].Subjects = StreamName(c.subjects, part), layout.subjectsOf(c.subjects, i, kinds)
+		parts[i].Metadata = layout.metadata()
+	}
+	return parts
+}
+
+// guarded is a stream of which nobody may delete anything.
+func guarded(cfg jetstream.StreamConfig) jetstream.StreamConfig {
+	cfg.DenyDelete, cfg.DenyPurge, cfg.Duplicates = true, true, shortestDuplicates
+	cfg.Discard = jetstream.DiscardNew
+	return cfg
 }
 
 // ConsumerRef names a durable consumer of a zone.

@@ -86,7 +86,7 @@ var ofRetention = []mutant{
 	{"a driver's message that is gone is taken for there", around("internal/reconcile.pass.replaced", "return false, nil"), test{"internal/reconcile", "TestRun_IsWokenWhenItsMessageIsGone"}},
 	{"a stream that has got further since it was set back is read on", around("internal/broker.origin.replaced", "return false"), test{"internal/broker", "TestWatch_ReadsAServerThatHasGotFurtherSinceItWasSetBack"}},
 	{"a worker acks what another process of the server has delivered", around("internal/broker.puller.refilled", "return false"), test{"internal/broker", "TestConsume_AcksNothingThatAnotherProcessHasDelivered"}},
-	{"streams are asynchronous though nobody asked for it", condition("internal/broker.Conn.streams", "PersistDefault Replicas", "true"), test{"internal/broker", "TestProvision_PersistMode"}},
+	{"streams are asynchronous though nobody asked for it", condition("internal/broker.Conn.streamsOfRuns", "PersistDefault Replicas", "true"), test{"internal/broker", "TestProvision_PersistMode"}},
 	{"a persistence that the server does not change goes unsaid", around("internal/broker.otherMode", `return ""`), test{"internal/broker", "TestProvision_PersistMode"}},
 	{"replicas are asked for that the server refuses", condition("internal/broker.Conn.streamStep", "AsyncPersistMode", "false"), test{"internal/broker", "TestProvision_PersistMode"}},
 	{"a stream is made anew while workers read", around("internal/broker/rebuild.Options.unused", "return nil"), test{"internal/broker/rebuild", "TestStreams_WaitUntilNoWorkerReads"}},
