@@ -295,13 +295,13 @@ func TestRegistry_IsFollowedThroughStreamsMadeAnew(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
 	r := c.Registry()
-	publishVersion(t, r, booking("1.0.0", "flight"), "1.0.0", false)
+	publishVersion(t, r, booking("1.0.0", "flight"), "1.0.0")
 	ctx, stop := context.WithCancel(t.Context())
 	seen, ended := make(chan string, 64), make(chan error, 1)
 	go func() { ended <- r.Follow(ctx, func(state *contracts.Registry) { seen <- states(state) }) }()
 	wantSeen(t, seen, "1.0.0")
 	makeAnew(t, c, registryStreamName(c.subjects))
-	publishVersion(t, r, booking("2.0.0", "flight"), "2.0.0", false)
+	publishVersion(t, r, booking("2.0.0", "flight"), "2.0.0")
 	for receive(t, "the state of the other registry", seen) != "2.0.0" {
 	}
 	stop()

@@ -68,44 +68,72 @@ func (r Registry) subject(key string) string {
 	return "$KV." + RegistryBucket(r.conn.subjects) + "." + key
 }
 
-// Publish publishes one version of a contract, unless it is there. With restore it also publishes one that was removed;
-// the caller has compared the content with what it was.
+// Publish publishes one version of a contract, unless it is there, or was removed.
 //
 // The error is CodeConflict when the version has other content, and CodeUnavailable when the registry does not exist, or
 // may not be written.
-func (r Registry) Publish(ctx context.Context, contract sdk.Contract, version string, restore bool) (Publication, error) {
-	record, err := contracts.EncodeVersion(contract, version)
+func (r Registry) Publish(ctx context.Context, contract sdk.Contract, version string) (Publication, error) {
+	outcome, _, err := r.publish(ctx, contract, version)
+	return outcome, err
+}
+
+// Restore is Publish, also of a version that was removed: the caller has compared its content with what it was.
+func (r Registry) Restore(ctx context.Context, contract sdk.Contract, version string) (Publication, error) {
+	outcome, removal, err := r.publish(ctx, contract, version)
+	if err != nil || outcome != PublicationRemoved {
+		return outcome, err
+	}
+	m, err := r.record(contract, version)
 	if err != nil {
 		return "", err
 	}
-	key := contracts.RegistryKey(contract.Type, version)
 	ctx, cancel := context.WithTimeout(ctx, registryTimeout)
 	defer cancel()
-	err = r.write(ctx, &nats.Msg{Subject: r.subject(key), Data: record}, 0)
-	if err == nil {
-		return PublicationNew, nil
-	}
-	if !wrongSequence(err) {
+	if err := r.write(ctx, m, removal); err != nil {
 		return "", r.explain(err)
 	}
+	return PublicationNew, nil
+}
+
+// publish is Publish, with the sequence of the removal where the version was removed.
+func (r Registry) publish(ctx context.Context, contract sdk.Contract, version string) (outcome Publication, removal uint64, err error) {
+	m, err := r.record(contract, version)
+	if err != nil {
+		return "", 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, registryTimeout)
+	defer cancel()
+	switch err := r.write(ctx, m, 0); {
+	case err == nil:
+		return PublicationNew, 0, nil
+	case !wrongSequence(err):
+		return "", 0, r.explain(err)
+	}
+	key := contracts.RegistryKey(contract.Type, version)
 	stored, removed, err := r.last(ctx, key)
 	switch {
 	case err != nil:
-		return "", err
-	case removed && !restore:
-		return PublicationRemoved, nil
+		return "", 0, err
 	case removed:
-		err = r.write(ctx, &nats.Msg{Subject: r.subject(key), Data: record}, stored.Sequence)
-		return PublicationNew, r.explain(err)
+		return PublicationRemoved, stored.Sequence, nil
 	}
 	published, err := contracts.DecodeVersion(key, stored.Data)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	if !published.Same(contract) {
-		return "", contractlint.Conflict(published, contract)
+		return "", 0, contractlint.Conflict(published, contract)
 	}
-	return PublicationSame, nil
+	return PublicationSame, 0, nil
+}
+
+// record is the message that publishes a version.
+func (r Registry) record(contract sdk.Contract, version string) (*nats.Msg, error) {
+	record, err := contracts.EncodeVersion(contract, version)
+	if err != nil {
+		return nil, err
+	}
+	return &nats.Msg{Subject: r.subject(contracts.RegistryKey(contract.Type, version)), Data: record}, nil
 }
 
 // Remove takes a version back, and reports whether it was there.
@@ -204,7 +232,9 @@ func (r Registry) follow(ctx context.Context, handle func(*contracts.Registry) b
 		func(left uint64) bool { return left > 0 || handle(state.Clone()) },
 		func(m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
 			key := strings.TrimPrefix(m.Subject(), prefix)
-			if err := state.Apply(key, m.Data(), m.Headers().Get(headerOperation) != ""); err != nil {
+			if m.Headers().Get(headerOperation) != "" {
+				state.Remove(key)
+			} else if err := state.Apply(key, m.Data()); err != nil {
 				r.conn.log.Warn("a record of the registry is passed over", "error", err)
 			}
 			return meta.NumPending > 0 || handle(state.Clone())

@@ -30,9 +30,9 @@ func booking(version, property string) sdk.Contract {
 	}
 }
 
-func publishVersion(t *testing.T, r Registry, c sdk.Contract, version string, restore bool) Publication {
+func publishVersion(t *testing.T, r Registry, c sdk.Contract, version string) Publication {
 	t.Helper()
-	outcome, err := r.Publish(testContext(t), c, version, restore)
+	outcome, err := r.Publish(testContext(t), c, version)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,17 +55,19 @@ func TestRegistry_AVersionIsCreatedOnce(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
 	r := c.Registry()
-	if got := publishVersion(t, r, booking("1.0.0", "flight"), "1.0.0", false); got != PublicationNew {
+	if got := publishVersion(t, r, booking("1.0.0", "flight"), "1.0.0"); got != PublicationNew {
 		t.Errorf("at first: %s", got)
 	}
 	same := booking("1.0.0", "flight")
 	same.Description = "Another text."
-	if got := publishVersion(t, r, same, "1.0.0", false); got != PublicationSame {
+	if got := publishVersion(t, r, same, "1.0.0"); got != PublicationSame {
 		t.Errorf("again: %s", got)
 	}
-	_, err := r.Publish(testContext(t), booking("1.0.0", "train"), "1.0.0", true)
-	if !isCode(err, sdk.CodeConflict) || !strings.Contains(err.Error(), "1.0.0 accepts $.flight") {
-		t.Errorf("other content: %v", err)
+	for name, publish := range map[string]func(context.Context, sdk.Contract, string) (Publication, error){"publish": r.Publish, "restore": r.Restore} {
+		_, err := publish(testContext(t), booking("1.0.0", "train"), "1.0.0")
+		if !isCode(err, sdk.CodeConflict) || !strings.Contains(err.Error(), "1.0.0 accepts $.flight") {
+			t.Errorf("%s other content: %v", name, err)
+		}
 	}
 	m, err := c.last(testContext(t), "KV_AGENTD_CONTRACTS", "$KV.AGENTD_CONTRACTS.airline_book.1_0_0")
 	want, errEncode := contracts.EncodeVersion(booking("1.0.0", "flight"), "1.0.0")
@@ -78,7 +80,7 @@ func TestRegistry_ARemovedVersionIsToldFromOneThatNeverWas(t *testing.T) {
 	t.Parallel()
 	r := provisioned(t).Registry()
 	one := booking("1.0.0", "flight")
-	publishVersion(t, r, one, "1.0.0", false)
+	publishVersion(t, r, one, "1.0.0")
 	for i, want := range []bool{true, false} {
 		if found, err := r.Remove(testContext(t), "airline.book", "1.0.0"); err != nil || found != want {
 			t.Errorf("removal %d: %t, %v", i, found, err)
@@ -94,11 +96,13 @@ func TestRegistry_ARemovedVersionIsToldFromOneThatNeverWas(t *testing.T) {
 	if got := states(state); got != "-1.0.0" {
 		t.Errorf("the registry has %q", got)
 	}
-	if got := publishVersion(t, r, one, "1.0.0", false); got != PublicationRemoved {
+	if got := publishVersion(t, r, one, "1.0.0"); got != PublicationRemoved {
 		t.Errorf("published without restoring: %s", got)
 	}
-	if got := publishVersion(t, r, one, "1.0.0", true); got != PublicationNew {
-		t.Errorf("restored: %s", got)
+	for i, want := range []Publication{PublicationNew, PublicationSame} {
+		if got, err := r.Restore(testContext(t), one, "1.0.0"); err != nil || got != want {
+			t.Errorf("restore %d: %s, %v; want %s", i, got, err, want)
+		}
 	}
 }
 
@@ -112,7 +116,7 @@ func TestRegistry_IsFollowed(t *testing.T) {
 	if got := receive(t, "the first state", seen); got != "" {
 		t.Errorf("at first there is %q", got)
 	}
-	publishVersion(t, r, booking("1.0.0", "flight"), "1.0.0", false)
+	publishVersion(t, r, booking("1.0.0", "flight"), "1.0.0")
 	// Who may publish there can write what they like. What was published first stays, and what is none is passed over.
 	for _, record := range []string{`{"uri":"#/airline/book","type":"airline.book","versions":{"1.0.0":{"accepts":{},"emits":{}}}}`, `{`} {
 		if _, err := c.js.Publish(testContext(t), "$KV.AGENTD_CONTRACTS.airline_book.1_0_0", []byte(record)); err != nil {
@@ -122,7 +126,7 @@ func TestRegistry_IsFollowed(t *testing.T) {
 	if _, err := r.Remove(testContext(t), "airline.book", "1.0.0"); err != nil {
 		t.Fatal(err)
 	}
-	publishVersion(t, r, booking("2.0.0", "train"), "2.0.0", false)
+	publishVersion(t, r, booking("2.0.0", "train"), "2.0.0")
 	for receive(t, "the last state", seen) != "-1.0.0 2.0.0" {
 	}
 	state, err := r.Read(testContext(t))
@@ -146,7 +150,7 @@ func TestRegistry_ThatDoesNotExistIsNeverMadeSilently(t *testing.T) {
 	if !isCode(err, sdk.CodeUnavailable) || !strings.Contains(err.Error(), "run: agentd provision") {
 		t.Errorf("reading: %v", err)
 	}
-	_, err = c.Registry().Publish(testContext(t), booking("1.0.0", "flight"), "1.0.0", false)
+	_, err = c.Registry().Publish(testContext(t), booking("1.0.0", "flight"), "1.0.0")
 	if !isCode(err, sdk.CodeUnavailable) || !strings.Contains(err.Error(), "run: agentd provision") {
 		t.Errorf("publishing: %v", err)
 	}

@@ -31,13 +31,11 @@ func registered(t *testing.T) *contracts.Registry {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Apply(contracts.RegistryKey("airline.book", version), record, false); err != nil {
+		if err := r.Apply(contracts.RegistryKey("airline.book", version), record); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := r.Apply(contracts.RegistryKey("airline.book", "1.1.0"), nil, true); err != nil {
-		t.Fatal(err)
-	}
+	r.Remove(contracts.RegistryKey("airline.book", "1.1.0"))
 	return &r
 }
 

@@ -66,24 +66,17 @@ func DecodeVersion(key string, record []byte) (Published, error) {
 	return p, nil
 }
 
-// Apply folds the next record of a key into r; removed is a record of the version's removal, which has no content. What a
-// key was first published with stays: a record with other content is refused, whoever wrote it.
-func (r *Registry) Apply(key string, record []byte, removed bool) error {
-	if r.versions == nil {
-		r.versions = map[string]Published{}
-	}
-	known, ok := r.versions[key]
-	if removed {
-		if ok {
-			known.Removed = true
-			r.versions[key] = known
-		}
-		return nil
-	}
+// Apply folds the next record of a key into r. What a key was first published with stays: a record with other content is refused, whoever
+// wrote it.
+func (r *Registry) Apply(key string, record []byte) error {
 	next, err := DecodeVersion(key, record)
 	if err != nil {
 		return err
 	}
+	if r.versions == nil {
+		r.versions = map[string]Published{}
+	}
+	known, ok := r.versions[key]
 	if ok && !known.Same(next.Contract) {
 		return sdk.Errorf(sdk.CodeConflict, "registry record %s has other content than what was published first, which stays", key)
 	}
@@ -92,6 +85,14 @@ func (r *Registry) Apply(key string, record []byte, removed bool) error {
 	}
 	r.versions[key] = next
 	return nil
+}
+
+// Remove folds the record of a version's removal into r.
+func (r *Registry) Remove(key string) {
+	if known, ok := r.versions[key]; ok {
+		known.Removed = true
+		r.versions[key] = known
+	}
 }
 
 // Clone is a copy that further records do not change.

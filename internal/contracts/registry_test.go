@@ -35,13 +35,11 @@ func registry(t *testing.T, versions ...string) *Registry {
 			t.Fatal(err)
 		}
 		key := RegistryKey("airline.book", name)
-		if err := r.Apply(key, record, false); err != nil {
+		if err := r.Apply(key, record); err != nil {
 			t.Fatal(err)
 		}
 		if removed {
-			if err := r.Apply(key, nil, true); err != nil {
-				t.Fatal(err)
-			}
+			r.Remove(key)
 		}
 	}
 	return &r
@@ -86,7 +84,7 @@ func TestRegistry_RecordsThatLieAreRefused(t *testing.T) {
 			"no usable uri, type or domain",
 		},
 	} {
-		if err := r.Apply(tt.key, []byte(tt.record), false); err == nil || !strings.Contains(err.Error(), tt.fault) {
+		if err := r.Apply(tt.key, []byte(tt.record)); err == nil || !strings.Contains(err.Error(), tt.fault) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -189,7 +189,7 @@ func (h *Harness) PublishContract(c sdk.Contract) {
 	ctx, cancel := h.context()
 	defer cancel()
 	for version := range c.Versions {
-		_, err := h.conn.Registry().Publish(ctx, c, version, true)
+		_, err := h.conn.Registry().Restore(ctx, c, version)
 		h.check("publish contract "+c.Type+" "+version, err)
 	}
 }

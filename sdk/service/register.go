@@ -65,7 +65,7 @@ func registerAll(ctx context.Context, services []*serving) (open []*serving, err
 func (s *serving) register(ctx context.Context) error {
 	registry := s.conn.Registry()
 	for _, version := range contracts.Versions(s.contract) {
-		outcome, err := registry.Publish(ctx, s.contract, version, false)
+		outcome, err := registry.Publish(ctx, s.contract, version)
 		switch {
 		case err != nil:
 			return err

@@ -76,7 +76,7 @@ func TestRegister_OtherContentKeepsTheServiceFromStarting(t *testing.T) {
 	other.Versions = map[string]sdk.ContractVersion{"1.0.0": {
 		Accepts: json.RawMessage(`{"type":"object"}`), Emits: forecastContract.Versions["1.0.0"].Emits,
 	}}
-	if _, err := w.conn.Registry().Publish(w.context(), other, "1.0.0", false); err != nil {
+	if _, err := w.conn.Registry().Publish(w.context(), other, "1.0.0"); err != nil {
 		t.Fatal(err)
 	}
 	err := Server{conn: w.conn, Logger: w.log.logger()}.Run(w.context(), s)
@@ -90,7 +90,7 @@ func TestRegister_WhatWasRemovedStaysRemoved(t *testing.T) {
 	s := forecasts(t)
 	w := start(t, s)
 	registry := w.conn.Registry()
-	if _, err := registry.Publish(w.context(), forecastContract, "1.0.0", false); err != nil {
+	if _, err := registry.Publish(w.context(), forecastContract, "1.0.0"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := registry.Remove(w.context(), forecastType, "1.0.0"); err != nil {

@@ -133,7 +133,7 @@ func push(ctx context.Context, a *cli.App, r broker.Registry, files []string, al
 	result := []pushed{}
 	for _, c := range list {
 		for _, version := range contracts.Versions(c) {
-			outcome, err := r.Publish(ctx, c, version, true)
+			outcome, err := r.Restore(ctx, c, version)
 			if err != nil {
 				return err
 			}
