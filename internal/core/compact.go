@@ -55,20 +55,20 @@ type Conversation struct {
 
 // Conversation is what the model is shown of the history.
 func (s *State) Conversation() Conversation {
-	all := s.Messages()
 	from := 0
-	if s.Summary != nil && s.Summary.Messages <= len(all) {
+	if s.Summary != nil && s.Summary.Messages <= len(s.History) {
 		from = s.Summary.Messages
 	}
-	shown := len(all) - from // and the task
+	shown := len(s.History) - from // and the task
 	c := Conversation{Summary: s.Summary, Messages: make([]sdk.Message, 0, shown), Task: make([]bool, 0, shown)}
 	first, last := s.task()
-	for i, m := range all {
-		task := m.Role == sdk.RoleUser && (i < first || i >= last && s.History[i].Turns == 0)
+	for i := range s.History {
+		m := &s.History[i]
+		task := m.Role == sdk.RoleUser && (i < first || i >= last && m.Turns == 0)
 		if i < from && !task {
 			continue
 		}
-		c.Messages, c.Task = append(c.Messages, m), append(c.Task, task)
+		c.Messages, c.Task = append(c.Messages, s.message(i)), append(c.Task, task)
 		if i < from {
 			c.Kept++
 		}

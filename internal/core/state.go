@@ -239,11 +239,17 @@ func (s *State) result(call string) *Result {
 // Messages is the history with its seen counts: what they were when appended, and one for each model call since.
 func (s *State) Messages() []sdk.Message {
 	messages := make([]sdk.Message, len(s.History))
-	for i, m := range s.History {
-		messages[i] = m.Message
-		messages[i].Seen += s.Turns - m.Turns
+	for i := range s.History {
+		messages[i] = s.message(i)
 	}
 	return messages
+}
+
+// message is that of a place in the history, with its seen count.
+func (s *State) message(i int) sdk.Message {
+	m := s.History[i].Message
+	m.Seen += s.Turns - s.History[i].Turns
+	return m
 }
 
 // Arguments returns what a call of the history is to be made with: the model's arguments, or an approver's.

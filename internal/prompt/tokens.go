@@ -146,7 +146,7 @@ func (c Counter) Tools(tools []sdk.ToolDefinition) int {
 	n := 0
 	for i := range tools {
 		t := &tools[i]
-		n += tokensPerCall + c.Prose(t.Name) + c.Prose(t.Description) + c.JSON(string(t.Parameters))
+		n += tokensPerCall + c.Prose(t.Name) + c.Prose(t.Description) + countOf(c, []byte(t.Parameters), jsonFifths)
 	}
 	return n
 }
