@@ -147,7 +147,7 @@ func (p *property) field(name string, value json.RawMessage) field {
 		}
 		return f
 	// A text with characters that cannot be seen is written as JSON, in which they can.
-	case kind == "string" && isText && show.Visible(text, true) == text:
+	case kind == "string" && isText && show.VisibleLines(text) == text:
 		f.Kind, f.Value = fieldText, text
 		if strings.Contains(text, "\n") || len(text) > shortLength {
 			f.Kind = fieldLines

@@ -103,7 +103,7 @@ func parse(base string) map[string]*template.Template {
 
 // functions are what templates may do with what they are given. Everything that others wrote goes through text or line.
 var functions = template.FuncMap{
-	fieldText:  func(s any) string { return show.Visible(textOf(s), true) },
+	fieldText:  func(s any) string { return show.VisibleLines(textOf(s)) },
 	"line":     func(s any) string { return show.Line(textOf(s), lineLength) },
 	"short":    func(s any) string { return show.Line(textOf(s), shortLength) },
 	"escape":   func(s any) string { return url.PathEscape(textOf(s)) },
@@ -178,7 +178,7 @@ func written(text string) int { return len(text) + 4*strings.Count(text, `"`) }
 func foldAt(text string, start, rest int) folded {
 	begin, more := cut(text, start)
 	more, left := cut(more, rest)
-	return folded{show.Visible(begin, true), show.Visible(more, true), len(left)}
+	return folded{show.VisibleLines(begin), show.VisibleLines(more), len(left)}
 }
 
 // fold shows the beginning of a text that stands in a line.

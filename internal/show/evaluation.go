@@ -32,7 +32,7 @@ func Evaluation(w io.Writer, r *eval.Report, columns int) error {
 			if c := &s.Cases[i]; !c.Passed {
 				fmt.Fprintf(w, "\n%s\n", Line(s.Name+"/"+c.Name, LineMax))
 				for _, wrong := range c.Wrong() {
-					fmt.Fprintln(w, "  "+Visible(wrong, false))
+					fmt.Fprintln(w, "  "+Visible(wrong))
 				}
 			}
 		}

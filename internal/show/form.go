@@ -68,7 +68,7 @@ func (f form) write(w io.Writer) error {
 			need = "required"
 		}
 		one := f.Properties[name]
-		t.row(Visible(name, false), Visible(one.kind(), false), need, Visible(one.about(), false))
+		t.row(Visible(name), Visible(one.kind()), need, Visible(one.about()))
 	}
 	return t.write(w, "  ", 0)
 }

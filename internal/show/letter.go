@@ -92,7 +92,7 @@ func (d *LetterDetail) Write(w io.Writer, full bool) error {
 	var t table
 	row := func(label, text string) {
 		if text != "" {
-			t.row(label, Visible(text, false))
+			t.row(label, Visible(text))
 		}
 	}
 	row("dead letter", strconv.FormatUint(d.Sequence, 10))
@@ -121,13 +121,13 @@ func (d *LetterDetail) Write(w io.Writer, full bool) error {
 	if len(d.Headers) > 0 {
 		fmt.Fprintln(w, "\nheaders")
 		for _, name := range slices.Sorted(maps.Keys(d.Headers)) {
-			fmt.Fprintf(w, "  %s\n", Visible(name+": "+strings.Join(d.Headers[name], ", "), false))
+			fmt.Fprintf(w, "  %s\n", Visible(name+": "+strings.Join(d.Headers[name], ", ")))
 		}
 	}
 	Block(w, fmt.Sprintf("body (%d bytes)", d.Size), d.Content(full))
 	todo := fmt.Sprintf("agentd dlq redrive %d", d.Sequence)
 	if d.Refusal != "" {
-		todo = Visible("It cannot be redriven: "+d.Refusal, false) + "."
+		todo = Visible("It cannot be redriven: "+d.Refusal) + "."
 	}
 	Block(w, "what to do", fmt.Sprintf("%s\n%s\nagentd dlq drop %d --yes", d.Advice, todo, d.Sequence))
 	return nil
@@ -153,5 +153,5 @@ func (d *LetterDetail) Content(full bool) string {
 		more = fmt.Sprintf("\n… %d more; see --verbose", len(text)-mostBody)
 		text = strings.ToValidUTF8(text[:mostBody], "")
 	}
-	return Visible(text, true) + more
+	return VisibleLines(text) + more
 }

@@ -69,5 +69,5 @@ func logText(r *audit.LogRecord) string {
 			text += ", an error"
 		}
 	}
-	return Visible(text, false)
+	return Visible(text)
 }

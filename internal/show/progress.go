@@ -158,7 +158,7 @@ func (p *Progress) Ask(text string) {
 	if columns > 0 {
 		columns = max(columns-labelled, leastRoom)
 	}
-	for _, line := range Wrap(Visible(strings.TrimSpace(text), true), columns) {
+	for _, line := range Wrap(VisibleLines(strings.TrimSpace(text)), columns) {
 		fmt.Fprintf(p.W, "%-9s %s\n", label, line)
 		label = ""
 	}

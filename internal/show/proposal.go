@@ -47,10 +47,10 @@ func readPlan(tool string, args json.RawMessage) (plan core.ReviewedPlan, ok boo
 func planText(plan core.ReviewedPlan) string {
 	var b strings.Builder
 	for _, s := range plan.Steps {
-		fmt.Fprintf(&b, "%d. %s\n", s.Step, Visible(s.Text, false))
+		fmt.Fprintf(&b, "%d. %s\n", s.Step, Visible(s.Text))
 		said := func(label, text string) {
 			if text != "" {
-				fmt.Fprintf(&b, "     %s: %s\n", label, Visible(text, false))
+				fmt.Fprintf(&b, "     %s: %s\n", label, Visible(text))
 			}
 		}
 		said("with", s.Tool)

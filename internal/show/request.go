@@ -33,7 +33,7 @@ func (s *Request) Write(w io.Writer, full bool) error {
 		var t table
 		s.Terms(func(label, text string) {
 			if text != "" {
-				t.row(label, Visible(text, false))
+				t.row(label, Visible(text))
 			}
 		})
 		if err := t.write(w, "  ", 0); err != nil {
@@ -47,7 +47,7 @@ func (s *Request) Write(w io.Writer, full bool) error {
 	}
 	s.writeDecisions(w)
 	if s.Unrecorded != "" {
-		fmt.Fprintf(w, "\nthat you saw it could not be recorded: %s\n", Visible(s.Unrecorded, false))
+		fmt.Fprintf(w, "\nthat you saw it could not be recorded: %s\n", Visible(s.Unrecorded))
 	}
 	return nil
 }
@@ -55,7 +55,7 @@ func (s *Request) Write(w io.Writer, full bool) error {
 // writeAsked shows what nobody must decide without: what is asked, why, and with exactly what.
 func (s *Request) writeAsked(w io.Writer) error {
 	var t table
-	row := func(label, text string) { t.row(label, Visible(text, false)) }
+	row := func(label, text string) { t.row(label, Visible(text)) }
 	row("id", s.Short+"  ("+s.ID+")")
 	row("asked", When(s.Asked)+", by agent "+s.Agent)
 	row("run", s.Run)
@@ -65,7 +65,7 @@ func (s *Request) writeAsked(w io.Writer) error {
 	if s.Expires > 0 {
 		row("expires", due(s.Expires))
 	}
-	title, text := "text", Visible(s.Text, true)
+	title, text := "text", VisibleLines(s.Text)
 	switch r := s.Request; {
 	case r != nil && len(r.Calls) > 0:
 		row("asks", "for "+Count(len(r.Calls), "call"))
@@ -98,7 +98,7 @@ func (s *Request) writeAsked(w io.Writer) error {
 		}
 	}
 	for n, suggestion := range s.Suggestions {
-		fmt.Fprintf(w, "  %d. %s\n", n+1, Visible(suggestion, false))
+		fmt.Fprintf(w, "  %d. %s\n", n+1, Visible(suggestion))
 	}
 	return nil
 }
@@ -117,8 +117,8 @@ func asksFor(c *sdk.PermissionCall, row func(label, text string)) {
 func writeCalls(w io.Writer, r *sdk.PermissionRequest) error {
 	for i := range r.Calls {
 		var t table
-		fmt.Fprintf(w, "\ncall %s\n", Visible(wire.CallPlace(r.Calls[i].Call), false))
-		asksFor(&r.Calls[i], func(label, text string) { t.row(label, Visible(text, false)) })
+		fmt.Fprintf(w, "\ncall %s\n", Visible(wire.CallPlace(r.Calls[i].Call)))
+		asksFor(&r.Calls[i], func(label, text string) { t.row(label, Visible(text)) })
 		if err := t.write(w, "  ", 0); err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func ofCall(r *sdk.PermissionRequest, c *sdk.PermissionCall) string {
 	if len(r.Calls) == 0 {
 		return ""
 	}
-	return " of " + Visible(wire.CallPlace(c.Call), false)
+	return " of " + Visible(wire.CallPlace(c.Call))
 }
 
 // Terms are what only a permission request has, as they are: escape them. A text may be empty.
@@ -224,10 +224,10 @@ func (s *Request) writeDecisions(w io.Writer) {
 	}
 	fmt.Fprintln(w, "\nso far")
 	for _, d := range s.SoFar() {
-		fmt.Fprintf(w, "  %s  %s  %s\n", time.UnixMilli(d.At).Format(time.TimeOnly), d.Who, Visible(d.Text, false))
+		fmt.Fprintf(w, "  %s  %s  %s\n", time.UnixMilli(d.At).Format(time.TimeOnly), d.Who, Visible(d.Text))
 	}
 	if s.Unknown != "" {
-		fmt.Fprintf(w, "  %s\n", Visible(s.Unknown, false))
+		fmt.Fprintf(w, "  %s\n", Visible(s.Unknown))
 	}
 }
 

@@ -30,7 +30,7 @@ func (s *status) show(p *Progress, l wire.Live) {
 	if label == "" {
 		return
 	}
-	fmt.Fprintf(p.W, "%s\x1b[2m%-9s %s\x1b[0m", eraseLine, label, Visible(text, false))
+	fmt.Fprintf(p.W, "%s\x1b[2m%-9s %s\x1b[0m", eraseLine, label, Visible(text))
 	s.shown = true
 }
 

@@ -96,13 +96,13 @@ func NameColumn(text string, n, columns int) string {
 // Line makes text of others one line of at most n columns in which everything can be seen.
 func Line(text string, n int) string {
 	words := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '\n' || r == '\r' || r == '\t' })
-	return Cut(Visible(strings.Join(words, " "), false), n)
+	return Cut(Visible(strings.Join(words, " ")), n)
 }
 
 // line is Line, or with full the whole text.
 func line(text string, n int, full bool) string {
 	if full {
-		return Visible(text, true)
+		return VisibleLines(text)
 	}
 	return Line(text, n)
 }

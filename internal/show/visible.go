@@ -11,8 +11,13 @@ import (
 
 // Visible is text as it may be shown to a person who decides: everything that cannot be seen, or that changes how the rest
 // is seen, is written out (\u202e): controls, bidirectional marks, invisible and unassigned characters, broken encoding.
-// The line feed stays where lines is true; elsewhere it is written out too.
-func Visible(text string, lines bool) string {
+// It is one line: the line feed is written out too.
+func Visible(text string) string { return visible(text, false) }
+
+// VisibleLines is Visible of a text that keeps its lines.
+func VisibleLines(text string) string { return visible(text, true) }
+
+func visible(text string, lines bool) string {
 	if plain(text, lines) {
 		return text
 	}
@@ -39,7 +44,7 @@ func Visible(text string, lines bool) string {
 }
 
 // VisibleJSON is a JSON document with its lines indented, escaped like Visible.
-func VisibleJSON(data json.RawMessage) string { return Visible(Indent(data), true) }
+func VisibleJSON(data json.RawMessage) string { return VisibleLines(Indent(data)) }
 
 // EscapeJSON is the same JSON with every character escaped that Visible would write out.
 func EscapeJSON(data []byte) []byte {

@@ -19,11 +19,11 @@ func TestVisible_ShowsWhatCannotBeSeen(t *testing.T) {
 		"Grüße, 世界 ✓":         "Grüße, 世界 ✓",
 		"no-break\u00a0space": `no-break\u00a0space`,
 	} {
-		if got := Visible(text, false); got != want {
+		if got := Visible(text); got != want {
 			t.Errorf("%q is shown as %q; want %q", text, got, want)
 		}
 	}
-	if got := Visible("two\nlines\r\n", true); got != "two\nlines\\u000d\n" {
+	if got := VisibleLines("two\nlines\r\n"); got != "two\nlines\\u000d\n" {
 		t.Errorf("lines are shown as %q", got)
 	}
 	if got := VisibleJSON(json.RawMessage(`{"to":"` + "\u202e" + `x"}`)); got != "{\n  \"to\": \"\\u202ex\"\n}" {

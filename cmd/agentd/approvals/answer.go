@@ -78,7 +78,7 @@ func answer(ctx context.Context, a *cli.App, d *deskClient, id string, r client.
 	}
 	fmt.Fprintf(a.Err, "as %s\n", d.approver)
 	if outcome.State == client.OutcomeRefused {
-		return sdk.Errorf(sdk.CodeDecisionRefused, "refused: %s", show.Visible(outcome.Refused, false))
+		return sdk.Errorf(sdk.CodeDecisionRefused, "refused: %s", show.Visible(outcome.Refused))
 	}
 	return a.Print(answered{detail.ID, detail.Run, outcome}, func(w io.Writer) error {
 		text := "answered; the run goes on"
@@ -110,14 +110,14 @@ func obtainReply(a *cli.App, d *deskClient, detail requests.Detail, r client.Rep
 		return r, err
 	}
 	if form := detail.Form(); len(form) > 0 {
-		show.Block(a.Err, "text, written by a tool", show.Visible(detail.Text, true))
+		show.Block(a.Err, "text, written by a tool", show.VisibleLines(detail.Text))
 		var err error
 		r.Data, err = input.form(form)
 		return r, err
 	}
-	show.Block(a.Err, "text, written by the model", show.Visible(detail.Text, true))
+	show.Block(a.Err, "text, written by the model", show.VisibleLines(detail.Text))
 	for n, s := range detail.Suggestions {
-		fmt.Fprintf(a.Err, "  %d. %s\n", n+1, show.Visible(s, false))
+		fmt.Fprintf(a.Err, "  %d. %s\n", n+1, show.Visible(s))
 	}
 	hint := "> "
 	if detail.Kind == requests.KindTurn {
@@ -205,9 +205,9 @@ func (p *prompter) field(name string, own json.RawMessage, required bool) (json.
 		compiled = nil // it refers to another part of the whole
 	}
 	kind, _ := s.Type.(string)
-	label := show.Visible(name, false)
+	label := show.Visible(name)
 	if s.Description != "" {
-		label += ": " + show.Visible(s.Description, false)
+		label += ": " + show.Visible(s.Description)
 	}
 	hint := kind
 	if len(s.Enum) > 0 {
@@ -215,7 +215,7 @@ func (p *prompter) field(name string, own json.RawMessage, required bool) (json.
 		if err != nil {
 			return nil, fmt.Errorf("read choices of %s: %w", name, err)
 		}
-		hint = "one of " + show.Visible(string(choices), false)
+		hint = "one of " + show.Visible(string(choices))
 	}
 	if !required {
 		hint += ", optional"
@@ -245,7 +245,7 @@ func (p *prompter) field(name string, own json.RawMessage, required bool) (json.
 			return value, nil
 		}
 		for _, fault := range faults {
-			fmt.Fprintf(p.out, "want %s, got %s\n", show.Visible(fault.Expected, false), show.Visible(fault.Got, false))
+			fmt.Fprintf(p.out, "want %s, got %s\n", show.Visible(fault.Expected), show.Visible(fault.Got))
 		}
 	}
 }

@@ -70,7 +70,7 @@ func decide(ctx context.Context, a *cli.App, d *deskClient, detail requests.Deta
 }
 
 func (r *decided) refusal() error {
-	text := "refused: " + show.Visible(r.Refused, false)
+	text := "refused: " + show.Visible(r.Refused)
 	if r.Open {
 		text += "; the request is still open"
 	}
@@ -104,7 +104,7 @@ func (r *decided) effect() string {
 		text += fmt.Sprintf(", and further ones within %s", r.Scope)
 	}
 	if r.Refused != "" {
-		text += "; not for every call: " + show.Visible(r.Refused, false)
+		text += "; not for every call: " + show.Visible(r.Refused)
 	}
 	if r.Rest > 0 {
 		text += fmt.Sprintf("; %s of the request not decided yet", show.Count(r.Rest, "call"))

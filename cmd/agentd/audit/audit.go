@@ -121,7 +121,7 @@ func (p *violationList) add(v live.Violation) error {
 	if v.Entry > 0 {
 		where += fmt.Sprintf(", entry %d", v.Entry)
 	}
-	detail := show.Visible(v.Detail, false)
+	detail := show.Visible(v.Detail)
 	if !p.a.Verbose {
 		detail = show.Line(v.Detail, 4*show.LineMax)
 	}

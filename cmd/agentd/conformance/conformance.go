@@ -113,7 +113,7 @@ func find(a *cli.App, service string) (sdk.Contract, error) {
 func write(w io.Writer, r conformance.Report) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, c := range r.Results {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", c.Outcome, c.Case, show.Visible(cmp.Or(c.Why, c.Rule), false))
+		fmt.Fprintf(table, "%s\t%s\t%s\n", c.Outcome, c.Case, show.Visible(cmp.Or(c.Why, c.Rule)))
 	}
 	if err := table.Flush(); err != nil {
 		return err

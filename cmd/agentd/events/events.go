@@ -121,7 +121,7 @@ func (t tail) print(subject string, headers map[string][]string, data []byte) {
 	if kind == wire.KindDLQ {
 		what = strings.Join(headers["agentd-detail"], " ") + " " + what
 	}
-	if what = show.Visible(what, false); !t.a.Verbose {
+	if what = show.Visible(what); !t.a.Verbose {
 		what = show.Line(what, show.LineMax)
 	}
 	fmt.Fprintf(t.a.Out, "%s  %-6s %s %s\n", time.Now().Format("15:04:05.000"), kind, show.NameColumn(cmp.Or(who, "-"), 24, cli.Columns(t.a.Out)), what)

@@ -27,7 +27,7 @@ func (a *App) Report(err error) {
 	}
 	if faults, ok := errors.AsType[config.Faults](err); ok {
 		// One line each, beginning with its place, so that editors can jump there.
-		fmt.Fprintln(a.Err, show.Visible(faults.Error(), true))
+		fmt.Fprintln(a.Err, show.VisibleLines(faults.Error()))
 		in := strings.Join(faults.Files(), ", ")
 		fmt.Fprintf(a.Err, "agentd: %s in %s\n", show.Count(len(faults), "fault"), show.Line(in, show.LineMax))
 		return
@@ -39,22 +39,22 @@ func (a *App) Report(err error) {
 		return
 	}
 	if e, ok := err.(*sdk.Error); ok { //nolint:errorlint // likewise
-		fmt.Fprintln(a.Err, "agentd:", show.Visible(e.Message, true))
+		fmt.Fprintln(a.Err, "agentd:", show.VisibleLines(e.Message))
 		PrintFaults(a.Err, e.Faults)
 		if e.Cause != nil {
-			fmt.Fprintln(a.Err, " ", show.Visible(e.Cause.Error(), true))
+			fmt.Fprintln(a.Err, " ", show.VisibleLines(e.Cause.Error()))
 		}
 		return
 	}
 	if text := strings.TrimSpace(err.Error()); text != "" {
-		fmt.Fprintln(a.Err, "agentd:", show.Visible(text, true))
+		fmt.Fprintln(a.Err, "agentd:", show.VisibleLines(text))
 	}
 }
 
 // PrintFaults prints a line for each fault.
 func PrintFaults(w io.Writer, faults []sdk.Fault) {
 	for _, f := range faults {
-		fmt.Fprintln(w, " ", show.Visible(f.String(), false))
+		fmt.Fprintln(w, " ", show.Visible(f.String()))
 	}
 }
 

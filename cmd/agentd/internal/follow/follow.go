@@ -209,7 +209,7 @@ func (f *follower) printResult(event wire.Event) error {
 		problem.ErrorMessage += f.conn.Meant(run.Agent)
 	}
 	if failed && a.Output == cli.OutputText {
-		fmt.Fprintf(a.Err, "agentd: run %s ended with an error: %s: %s\n", show.Line(run.Subject, show.LineMax), problem.Code, show.Visible(problem.ErrorMessage, true))
+		fmt.Fprintf(a.Err, "agentd: run %s ended with an error: %s: %s\n", show.Line(run.Subject, show.LineMax), problem.Code, show.VisibleLines(problem.ErrorMessage))
 		cli.PrintFaults(a.Err, problem.Faults)
 		return cli.Exit(cli.ExitRun)
 	}
