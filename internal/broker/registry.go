@@ -73,12 +73,16 @@ func (r Registry) subject(key string) string {
 // The error is CodeConflict when the version has other content, and CodeUnavailable when the registry does not exist, or
 // may not be written.
 func (r Registry) Publish(ctx context.Context, contract sdk.Contract, version string) (Publication, error) {
+	ctx, cancel := context.WithTimeout(ctx, registryTimeout)
+	defer cancel()
 	outcome, _, err := r.publish(ctx, contract, version)
 	return outcome, err
 }
 
 // Restore is Publish, also of a version that was removed: the caller has compared its content with what it was.
 func (r Registry) Restore(ctx context.Context, contract sdk.Contract, version string) (Publication, error) {
+	ctx, cancel := context.WithTimeout(ctx, registryTimeout)
+	defer cancel()
 	outcome, removal, err := r.publish(ctx, contract, version)
 	if err != nil || outcome != PublicationRemoved {
 		return outcome, err
@@ -87,8 +91,6 @@ func (r Registry) Restore(ctx context.Context, contract sdk.Contract, version st
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, registryTimeout)
-	defer cancel()
 	if err := r.write(ctx, m, removal); err != nil {
 		return "", r.explain(err)
 	}
@@ -101,8 +103,6 @@ func (r Registry) publish(ctx context.Context, contract sdk.Contract, version st
 	if err != nil {
 		return "", 0, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, registryTimeout)
-	defer cancel()
 	switch err := r.write(ctx, m, 0); {
 	case err == nil:
 		return PublicationNew, 0, nil

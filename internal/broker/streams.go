@@ -217,7 +217,7 @@ func (c *Conn) zoneParts(p Plan, z Zone, whole jetstream.StreamConfig, kinds ...
 	return parts
 }
 
-// guarded is a stream of which nobody may delete anything.
+// guarded is a stream of which nobody but its age removes anything, and in which nobody can use up the ids of others.
 func guarded(cfg jetstream.StreamConfig) jetstream.StreamConfig {
 	cfg.DenyDelete, cfg.DenyPurge, cfg.Duplicates = true, true, shortestDuplicates
 	cfg.Discard = jetstream.DiscardNew

@@ -87,7 +87,7 @@ func (r *Registry) Apply(key string, record []byte) error {
 	return nil
 }
 
-// Remove folds the record of a version's removal into r.
+// Remove folds the record of a version's removal into r. One that was never published is passed over.
 func (r *Registry) Remove(key string) {
 	if known, ok := r.versions[key]; ok {
 		known.Removed = true

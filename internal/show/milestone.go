@@ -85,9 +85,13 @@ func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text stri
 	switch l.Type {
 	case wire.MilestoneCall, wire.MilestoneResult, wire.MilestoneRequested, wire.MilestoneDecided, wire.MilestoneTurn, wire.MilestoneAnswer:
 		return r.describeCall(l.Type, d, quiet)
-	case wire.MilestoneReply, wire.MilestoneCorrected, wire.MilestoneReminded, wire.MilestoneJudged, wire.MilestoneGuarded,
-		wire.MilestoneCompacted, wire.MilestoneChosen:
-		return describeTurn(l.Type, d)
+	case wire.MilestoneReply, wire.MilestoneCorrected, wire.MilestoneReminded, wire.MilestoneJudged, wire.MilestoneGuarded:
+		return describeReply(l.Type, d)
+	case wire.MilestoneCompacted:
+		return "shortened", fmt.Sprintf("to the model, a summary stands for %d messages, and results of %d more have one line: about %d tokens fewer",
+			d.Messages, max(d.Lined-d.Messages, 0), d.Evicted)
+	case wire.MilestoneChosen:
+		return "tools", describeChoice(d)
 	case wire.MilestoneParked:
 		p := core.Parking{Why: d.Why, Model: d.Model, Message: d.Message, Since: d.Since, Until: d.Until}
 		return LabelWaits, cmp.Or(parkedBecause(&p, l.Time), "its time has come")
@@ -131,11 +135,9 @@ func (r *watched) describeCall(milestone string, d milestoneData, quiet map[stri
 	return labelAnswer, cmp.Or(d.Message, "(ends the conversation)")
 }
 
-// describeTurn is what the model said, and what was done about it.
-func describeTurn(milestone string, d milestoneData) (label, text string) {
+// describeReply is what the model said, and what was done about it.
+func describeReply(milestone string, d milestoneData) (label, text string) {
 	switch milestone {
-	case wire.MilestoneReply:
-		return "says", d.Text
 	case wire.MilestoneCorrected:
 		return "corrected", strings.TrimPrefix(d.Note, "Note: ")
 	case wire.MilestoneReminded:
@@ -147,14 +149,16 @@ func describeTurn(milestone string, d milestoneData) (label, text string) {
 		return "judged", strings.TrimSpace(fmt.Sprintf("%s (%d) %s", d.Judge, d.Times, d.Found))
 	case wire.MilestoneGuarded:
 		return "guarded", describeGuard(d)
-	case wire.MilestoneCompacted:
-		return "shortened", fmt.Sprintf("to the model, a summary stands for %d messages, and results of %d more have one line: about %d tokens fewer",
-			d.Messages, max(d.Lined-d.Messages, 0), d.Evicted)
 	}
+	return "says", d.Text
+}
+
+// describeChoice is how tools were chosen.
+func describeChoice(d milestoneData) string {
 	if d.Degraded != "" {
-		return "tools", fmt.Sprintf("%d are offered, chosen by words, because embeddings cannot be had: %s", len(d.Tools), d.Degraded)
+		return fmt.Sprintf("%d are offered, chosen by words, because embeddings cannot be had: %s", len(d.Tools), d.Degraded)
 	}
-	return "tools", fmt.Sprintf("%d are offered, chosen by %s", len(d.Tools), d.By)
+	return fmt.Sprintf("%d are offered, chosen by %s", len(d.Tools), d.By)
 }
 
 // describeRun is what befell the run as a whole. The label is empty for what is not known here.

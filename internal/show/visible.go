@@ -43,10 +43,10 @@ func visible(text string, lines bool) string {
 	return b.String()
 }
 
-// VisibleJSON is a JSON document with its lines indented, escaped like Visible.
+// VisibleJSON is a JSON document with its lines indented, escaped like VisibleLines.
 func VisibleJSON(data json.RawMessage) string { return VisibleLines(Indent(data)) }
 
-// EscapeJSON is the same JSON with every character escaped that Visible would write out.
+// EscapeJSON is the same JSON with every character escaped that VisibleLines would write out.
 func EscapeJSON(data []byte) []byte {
 	if plain(string(data), true) {
 		return data

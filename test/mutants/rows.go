@@ -171,7 +171,7 @@ var ofRows = []mutant{
 	{"files that were touched are forgotten", around("internal/prompt.Touched", "return nil"), rows{"L32"}},
 	{"a conversation is shortened before the first round only", condition(act+"callModel", "Compaction", "$ && a.state.Turns == 0"), rows{"L23"}},
 	{"a conversation is not shortened before the first round", condition(act+"callModel", "Compaction", "$ && a.state.Turns > 0"), rows{"L2"}},
-	{"a prompt is that of the round before", around(core+"State.Messages", "all := original()\nreturn all[:max(1, len(all)-2)]"), rows{"L24"}},
+	{"a prompt is that of the round before", around(core+"State.Conversation", "c := original()\nn := max(1, len(c.Messages)-2)\nc.Messages, c.Task = c.Messages[:n], c.Task[:n]\nreturn c"), rows{"L24"}},
 	{"definitions of tools are not measured", around("internal/prompt.Counter.Tools", "return 2000"), rows{"L5"}},
 	{"a round begins however little is left", condition("internal/prompt.Fit", "Remaining Gate", "false"), rows{"L12"}},
 	{"what hooks add takes nothing of the window", statement("internal/prompt.Fit", "room said", ""), rows{"L12"}},
