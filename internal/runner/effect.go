@@ -46,8 +46,9 @@ func (a *activation) carryOutAgain(ctx context.Context, e *core.Entry, effects [
 	return a.carryOutBy(ctx, a.Publisher.Restore, e, effects)
 }
 
-// carryOutBy carries out effects of a durable entry. It may be repeated: events are created only if absent, with bytes
-// that depend on nothing but the journal.
+// carryOutBy carries out effects of a durable entry, each when the one before is confirmed: the calls of a turn are in their stream in the
+// model's order, which a service keeps that handles one at a time. It may be repeated: events are created only if absent, with bytes that
+// depend on nothing but the journal.
 func (a *activation) carryOutBy(ctx context.Context, put put, e *core.Entry, effects []core.Effect) error {
 	for _, f := range effects {
 		if a.Env.Now()-a.known >= purgeable.Milliseconds() && a.known > 0 {
