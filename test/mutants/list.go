@@ -42,6 +42,11 @@ var ofRuns = []mutant{
 		return v, err
 	}()`), simulator},
 	{"failed effects are passed over", around(act+"carryOutBy", "_ = original(ctx, put, e, effects)\nreturn nil"), simulator},
+	{
+		"calls of a turn are made in any order",
+		around(act+"carryOutBy", "reversed := slices.Clone(effects)\nslices.Reverse(reversed)\nreturn original(ctx, put, e, reversed)"),
+		test{"test/pipeline", "TestRun_CallsOfATurnAreInTheModelsOrder"},
+	},
 	{"effects of a duplicate are not carried out again", around(act+"relay", "return original(ctx)"), simulator},
 	{"effects of a dead driver are not carried out again", condition(act+"absorbed", "drives Covers", "false"), simulator},
 	{"a relay republishes the void of a purged call", around(act+"unpurged", "return effects, nil"), test{"internal/reconcile", "TestRelay_PublishesNoVoidOfACallThatIsGone"}},

@@ -38,6 +38,26 @@ func TestRun_ManyOnThreeWorkers(t *testing.T) {
 	h.NoCall("calc.add")
 }
 
+// A service that handles one call at a time has those of a turn in the order in which the model made them.
+func TestRun_CallsOfATurnAreInTheModelsOrder(t *testing.T) {
+	t.Parallel()
+	const calls = 8
+	var asked []sdk.ToolRequest
+	for n := range calls {
+		asked = append(asked, add(n, 1))
+	}
+	h := start(t, desk(), sdktest.Script(sdktest.Ask(asked...), sdktest.Say("done")))
+	r := h.Run("desk", hello())
+	for n := range calls {
+		call := h.Call("calc.add")
+		if got := call.Data()["a"]; got != float64(n) {
+			t.Errorf("call %d of the stream is the one with %v", n, got)
+		}
+		call.Answer("calc.added", sum(n+1))
+	}
+	wantResponse(t, h.Done(r), "done")
+}
+
 func containsCode(text string, code sdk.Code) bool {
 	var shown struct {
 		Error struct{ Code sdk.Code }
