@@ -12,13 +12,14 @@ import (
 // Visible is text as it may be shown to a person who decides: everything that cannot be seen, or that changes how the rest
 // is seen, is written out (\u202e): controls, bidirectional marks, invisible and unassigned characters, broken encoding.
 // It is one line: the line feed is written out too.
-func Visible(text string) string { return visible(text, false) }
+func Visible(text string) string { return visible(text, seen) }
 
 // VisibleLines is Visible of a text that keeps its lines.
-func VisibleLines(text string) string { return visible(text, true) }
+func VisibleLines(text string) string { return visible(text, seenInLines) }
 
-func visible(text string, lines bool) string {
-	if plain(text, lines) {
+// visible is text with every character written out that shown does not accept.
+func visible(text string, shown func(rune) bool) string {
+	if plain(text, shown) {
 		return text
 	}
 	var b strings.Builder
@@ -27,7 +28,7 @@ func visible(text string, lines bool) string {
 		switch {
 		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&b, `\x%02x`, text[0])
-		case seen(r) || r == '\n' && lines:
+		case shown(r):
 			b.WriteString(text[:size])
 		case r == '\n':
 			b.WriteString(`\n`)
@@ -48,13 +49,13 @@ func VisibleJSON(data json.RawMessage) string { return VisibleLines(Indent(data)
 
 // EscapeJSON is the same JSON with every character escaped that VisibleLines would write out.
 func EscapeJSON(data []byte) []byte {
-	if plain(string(data), true) {
+	if plain(string(data), seenInLines) {
 		return data
 	}
 	escaped := make([]byte, 0, len(data)+64)
 	for _, r := range string(data) { // beside ASCII, JSON has characters in strings alone
 		switch {
-		case r == '\n' || seen(r):
+		case seenInLines(r):
 			escaped = utf8.AppendRune(escaped, r)
 		case r > 0xffff:
 			high, low := utf16.EncodeRune(r)
@@ -66,16 +67,10 @@ func EscapeJSON(data []byte) []byte {
 	return escaped
 }
 
-func plain(text string, lines bool) bool {
-	if !utf8.ValidString(text) {
-		return false
-	}
-	for _, r := range text {
-		if !seen(r) && (r != '\n' || !lines) {
-			return false
-		}
-	}
-	return true
+// plain reports whether all of a text may be shown as it is.
+func plain(text string, shown func(rune) bool) bool {
+	hidden := func(r rune) bool { return !shown(r) }
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, hidden)
 }
 
 // blank are characters that Unicode counts as letters, marks or symbols, and that show nothing.
@@ -96,3 +91,5 @@ var blank = &unicode.RangeTable{
 
 // seen reports whether a character shows, and only itself.
 func seen(r rune) bool { return unicode.IsPrint(r) && !unicode.Is(blank, r) }
+
+func seenInLines(r rune) bool { return r == '\n' || seen(r) }
