@@ -30,6 +30,10 @@ func TestRunsRetry_TakesUpRunsThatEnded(t *testing.T) {
 	}
 	_, problem := s.expect(cli.ExitUsage, "runs", "retry")
 	contains(t, problem, "name the runs, or say which with --reason, --since or --agent")
+	for flag, want := range map[string]string{"--tag=tenant=": "--tag tenant=: it has no value", "--since=-1h": `--since: "-1h" is not a duration`} {
+		_, problem = s.expect(cli.ExitUsage, "runs", "retry", "--agent", "planner", flag)
+		contains(t, problem, want)
+	}
 
 	out, _ := s.expect(cli.ExitOK, "runs", "retry", "--reason", "interactions", "--since", "1h", "--agent", "planner", "--dry-run")
 	contains(t, out, "one   ", "two   ", "three   ", "quota:interactions", "would be retried")

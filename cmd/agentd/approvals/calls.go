@@ -14,6 +14,7 @@ import (
 // callsFlag lets a command name calls of a request that asks for several.
 func callsFlag(cmd *cobra.Command, calls *[]string) {
 	cmd.Flags().StringSliceVar(calls, "call", nil, "the calls that it is about, as show lists them, where the request is for several (default: all)")
+	cli.Narrow(cmd.Flags(), "call")
 }
 
 // onCalls is the decision on those calls of a request; none are all of a request for several.

@@ -85,6 +85,7 @@ func proposeCommand(a *cli.App, verb bulk.Verb, short string) *cobra.Command {
 		return cmd
 	}
 	cmd.Flags().StringVar(&f.Status, "status", "", "only runs with this status (status:)")
+	cli.Narrow(cmd.Flags(), "status")
 	f.AddFlags(cmd)
 	cmd.Flags().StringVar(&r.Said, "text", "", "the message, the tags, or why")
 	return cmd

@@ -38,6 +38,7 @@ func (f *letterFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.run, "run", "", "only messages for this run")
 	cmd.Flags().StringVar(&f.agent, "agent", "", "only messages for this agent")
 	cmd.Flags().StringVar(&f.since, "since", "", "only those of this time until now, such as 90m or 2d")
+	cli.Narrow(cmd.Flags(), "reason", "run", "agent", "since")
 	var reasons []string
 	for _, reason := range deadletter.Reasons() {
 		reasons = append(reasons, string(reason))

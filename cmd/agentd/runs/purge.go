@@ -45,6 +45,7 @@ func purgeCommand(a *cli.App) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "remove it without a question")
 	cmd.Flags().StringVar(&filter, "filter", "", "all runs that this filter selects (agentd runs list --help)")
+	cli.Narrow(cmd.Flags(), "filter")
 	return cmd
 }
 

@@ -68,6 +68,7 @@ func listCommand(a *cli.App) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&f.Status, "status", "", "only runs that are running, waiting or done (status:), or that never began (refused)")
+	cli.Narrow(cmd.Flags(), "status")
 	f.AddFlags(cmd)
 	cmd.Flags().IntVar(&limit, "limit", 50, "the most runs to list (0: all)")
 	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statuses, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
@@ -140,6 +141,7 @@ func cancelCommand(a *cli.App) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the run's terminal event, or the call's result")
 	cmd.Flags().StringVar(&call, "call", "", "the id of the call, or the beginning of it (c2-0)")
+	cli.Narrow(cmd.Flags(), "call")
 	return cmd
 }
 

@@ -36,6 +36,7 @@ func undoCommand(a *cli.App) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringArrayVar(&calls, "call", nil, "the id of a call, or the beginning of it (c2-0), in place of all; may be repeated")
+	cli.Narrow(cmd.Flags(), "call")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say which calls would be undone")
 	return cmd
 }

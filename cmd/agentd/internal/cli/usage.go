@@ -57,6 +57,9 @@ var (
 // inOwnWords says what is wrong with flags: pflag repeats what Go's parsers say, and cobra speaks of groups.
 func inOwnWords(err error) error {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		if errors.Is(invalid, errEmpty) {
+			return fmt.Errorf("--%s: %w", invalid.GetFlag().Name, errEmpty)
+		}
 		if want := wanted[invalid.GetFlag().Value.Type()]; want != "" {
 			return fmt.Errorf("--%s: want %s, got %q", invalid.GetFlag().Name, want, invalid.GetValue())
 		}
