@@ -37,10 +37,10 @@ func TestProvision_MakesStreamsAsTheWireSays(t *testing.T) {
 	want := map[string]settings{
 		"AGENTD_START": {"agentd.start.>", 10 * day, shortestDuplicates, jetstream.DiscardNew, true, false, false, false, false, true},
 		"AGENTD_IN":    {"agentd.in.> agentd.ctl.>", 7 * day, shortestDuplicates, jetstream.DiscardNew, true, false, false, false, false, true},
-		"AGENTD_OUT":   {"agentd.out.> agentd.void.>", 12 * day, window, jetstream.DiscardOld, false, false, false, false, true, true},
-		"AGENTD_DONE":  {"agentd.done.>", 10 * day, window, jetstream.DiscardOld, false, false, false, false, true, true},
+		"AGENTD_OUT":   {"agentd.out.> agentd.void.>", 12 * day, window, jetstream.DiscardNew, false, false, false, false, true, true},
+		"AGENTD_DONE":  {"agentd.done.>", 10 * day, window, jetstream.DiscardNew, false, false, false, false, true, true},
 		"AGENTD_TMR":   {"agentd.tmr.> agentd.fire.>", 0, window, jetstream.DiscardOld, false, true, true, true, false, true},
-		"AGENTD_RUN":   {"agentd.run.> agentd.blob.> agentd.spec.>", 0, window, jetstream.DiscardOld, false, true, false, false, true, true},
+		"AGENTD_RUN":   {"agentd.run.> agentd.blob.> agentd.spec.>", 0, window, jetstream.DiscardNew, false, true, false, false, true, true},
 		"KV_AGENTD_GRANTS": {
 			"$KV.AGENTD_GRANTS.>", 0, window, jetstream.DiscardNew, true, true, false, false, true, true,
 		},

@@ -140,8 +140,10 @@ func (p Plan) AnswersKept() time.Duration {
 
 func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 	replicas := max(p.Replicas, 1)
+	letters := c.zoneStream(p, ZoneDLQ, deadLetters, wire.KindDLQ)
+	letters.Discard = jetstream.DiscardOld // a flood of what nobody can handle must not hold up what is handled
 	streams := append(c.streamsOfRuns(p),
-		c.zoneStream(p, ZoneDLQ, deadLetters, wire.KindDLQ),
+		letters,
 		bucketStream(GrantsBucket(c.subjects), grantHistory, replicas),
 		guarded(registryStream(c.subjects, replicas)),
 	)
@@ -156,7 +158,8 @@ func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 		documents := c.zoneStream(p, ZoneIndex, 0)
 		documents.Subjects = []string{c.indexFilter("*")}
 		documents.MaxMsgsPerSubject, documents.AllowMsgTTL, documents.AllowDirect = 1, true, true
-		if replicas == 1 { // no document is worth waiting for the disk: what is lost is made again
+		documents.Discard = jetstream.DiscardOld // a newer document of a run is worth more than an older one
+		if replicas == 1 {                       // no document is worth waiting for the disk: what is lost is made again
 			documents.PersistMode = jetstream.AsyncPersistMode
 		}
 		streams = append(streams, documents)
@@ -172,6 +175,7 @@ func (c *Conn) streamsOfRuns(p Plan) []jetstream.StreamConfig {
 	start.Metadata = p.Layout().metadata()
 	timer := c.zoneStream(p, ZoneTimer, 0, wire.KindTimer, wire.KindFire)
 	timer.AllowMsgSchedules, timer.AllowMsgTTL = true, true
+	timer.Discard = jetstream.DiscardOld // the server takes schedules with no other; Verify finds limits
 	// Who waits for a run, and who answers a call, read one message by a request whose subject names the message's.
 	out, done := c.zoneStream(p, ZoneOut, call+margin, wire.KindOut, wire.KindVoid), c.zoneStream(p, ZoneDone, run+margin, wire.KindDone)
 	out.AllowDirect, done.AllowDirect = true, true
@@ -193,11 +197,13 @@ func (c *Conn) streamsOfRuns(p Plan) []jetstream.StreamConfig {
 	)
 }
 
-// zoneStream is the stream of an undivided zone.
+// zoneStream is the stream of an undivided zone. Where somebody bounds it, what is there stays, and what is new waits for room: the oldest
+// message may be the journal of the run that has waited longest.
 func (c *Conn) zoneStream(p Plan, z Zone, age time.Duration, kinds ...wire.Kind) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: StreamName(c.subjects, z), Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
-		MaxAge: age, Replicas: max(p.Replicas, 1), MaxMsgs: -1, MaxBytes: -1, Subjects: Layout{}.subjectsOf(c.subjects, 0, kinds),
+		MaxAge: age, Replicas: max(p.Replicas, 1), MaxMsgs: -1, MaxBytes: -1, Discard: jetstream.DiscardNew,
+		Subjects: Layout{}.subjectsOf(c.subjects, 0, kinds),
 	}
 }
 

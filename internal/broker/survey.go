@@ -218,7 +218,7 @@ func (c *Conn) Fire(ctx context.Context, agent string, run wire.RunKey, due int6
 	})
 }
 
-// Writable returns nil when the server takes writes, or why it does not. What it writes is gone after a second.
+// Writable returns nil when the server takes writes and the streams of runs have room, or why not. What it writes is gone after a second.
 func (c *Conn) Writable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
@@ -227,5 +227,8 @@ func (c *Conn) Writable(ctx context.Context) error {
 	if err == nil {
 		_, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(stream), jetstream.WithMsgTTL(time.Second))
 	}
-	return leader.Unwritten(stream, err)
+	if err != nil {
+		return leader.Unwritten(stream, err)
+	}
+	return c.checkRoom(ctx)
 }

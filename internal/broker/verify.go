@@ -139,7 +139,28 @@ func (c *Conn) lookAtStream(ctx context.Context, want jetstream.StreamConfig, ne
 		return nil, fmt.Errorf("look at stream %s: %w", want.Name, err)
 	}
 	got := s.CachedInfo().Config
-	return append(c.verifyStream(got, want), verifyAge(got, want, needed)...), nil
+	return slices.Concat(c.verifyStream(got, want), verifyRoom(s.CachedInfo(), want), verifyAge(got, want, needed)), nil
+}
+
+// verifyRoom finds what limits of its own do to a stream, unless it may forget what is oldest.
+func verifyRoom(info *jetstream.StreamInfo, want jetstream.StreamConfig) []Finding {
+	got := info.Config
+	if want.Discard == jetstream.DiscardOld && !want.AllowMsgSchedules {
+		return nil
+	}
+	if full := fullness(info); full != "" {
+		return []Finding{{"stream_full", SeverityError, full, "give it room, or " + unbounded(got.Name)}}
+	}
+	if got.Discard == jetstream.DiscardOld && bounded(got, want) {
+		remedy := remedyProvision
+		if want.Discard == jetstream.DiscardOld {
+			remedy = unbounded(got.Name)
+		}
+		return []Finding{{
+			"discards_old", SeverityError, "stream " + got.Name + " has a limit, at which it removes what is oldest, such as what a run waits for", remedy,
+		}}
+	}
+	return nil
 }
 
 func (c *Conn) verifyStream(got, want jetstream.StreamConfig) []Finding {

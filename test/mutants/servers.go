@@ -91,4 +91,7 @@ var ofServers = []mutant{
 	{"an at-most-once call is made again in another session", condition("internal/mcp.Server.exchange", "once", "false"), test{"internal/mcp", "TestServer_MakesAnAtMostOnceCallOnce"}},
 	{"an MCP server that is lost during an at-most-once call has not made it", condition("internal/mcp.Server.failure", "once", "false"), test{"internal/mcp", "TestServer_MakesAnAtMostOnceCallOnce"}},
 	{"a session that is gone is found by the call that needs it", condition("internal/mcp.connection.alive", "GetSessionId", "true"), test{"internal/mcp", "TestServer_OpensASessionThatIsGoneBeforeACall"}},
+	{"a full stream forgets what is oldest", around("internal/broker.Conn.zoneStream", "cfg := original(p, z, age, kinds...)\ncfg.Discard = jetstream.DiscardOld\nreturn cfg"), test{"internal/broker", "TestStreams_KeepWhatIsThereWhenTheyAreFull"}},
+	{"a worker whose streams are full is ready", around("internal/broker.Conn.checkRoom", "return nil"), test{"internal/broker", "TestStreams_KeepWhatIsThereWhenTheyAreFull"}},
+	{"limits of the timers' stream are passed over", condition("internal/broker.verifyRoom", "AllowMsgSchedules", "false"), test{"internal/broker", "TestStreams_TimersHaveNoLimit"}},
 }
