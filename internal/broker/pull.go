@@ -171,7 +171,7 @@ func (p *puller) next(ctx context.Context) (*nats.Msg, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	p.left, p.led = 0, false
+	p.left, p.led, p.made = 0, false, time.Time{}
 	return nil, nil
 }
 
@@ -182,9 +182,11 @@ func (p *puller) told(m *nats.Msg) error {
 		return nil
 	}
 	p.left = 0
-	switch status {
-	case "404", "408": // there is none
+	if status == "404" || status == "408" { // there is none
 		return nil
+	}
+	p.made = time.Time{} // there may be another consumer in its place soon
+	switch status {
 	case "503":
 		p.led = false
 		return errors.New("the consumer does not exist, or its server is not ready")

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -248,4 +249,68 @@ func TestConsume_GoesOnAfterARestartOfTheServer(t *testing.T) {
 	}
 	settled(t, c, startRef)
 	settled(t, c, serviceRef)
+}
+
+// A consumer that somebody deleted and that was provisioned again delivers what was there before it was made. Whoever reads it knows that,
+// also who hears of none of the first messages that it counts anew.
+func TestPuller_KnowsAConsumerThatWasMadeAnew(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	ctx := testContext(t)
+	publish := func(ids ...string) {
+		for _, id := range ids {
+			mustPublish(t, c.Start(ctx, "travel.desk", event(id)))
+		}
+	}
+	pull := func(p *puller) (backlog bool) {
+		for ctx.Err() == nil {
+			if p.left == 0 {
+				if err := p.ask(ctx, 1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m, err := p.next(ctx)
+			if err != nil || m == nil {
+				continue // what it says of the consumer
+			}
+			meta, err := m.Metadata()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p.backlog(ctx, meta)
+		}
+		t.Fatal("nothing came")
+		return false
+	}
+	var readers [2]*puller
+	for i := range readers {
+		var err error
+		if readers[i], err = c.newPuller(startRef, 1); err != nil {
+			t.Fatal(err)
+		}
+		defer readers[i].close()
+	}
+	publish("first", "second")
+	for i, p := range readers {
+		if pull(p) {
+			t.Errorf("reader %d: what came after the consumer was made is of the backlog", i)
+		}
+	}
+	if err := errors.Join(readers[1].ask(ctx, 1), c.nc.Flush()); err != nil { // it waits at the consumer that is deleted
+		t.Fatal(err)
+	}
+	if err := c.js.DeleteConsumer(ctx, "AGENTD_START", startRef.Name); err != nil {
+		t.Fatal(err)
+	}
+	publish("third", "fourth")
+	provision(t, c, testPlan)
+	for n, p := range []*puller{readers[0], readers[0], readers[0], readers[1]} {
+		if !pull(p) {
+			t.Errorf("message %d was there before the consumer was made anew, and is not of the backlog", n+1)
+		}
+	}
+	publish("fifth")
+	if pull(readers[1]) {
+		t.Error("what came after the consumer was made anew is of the backlog")
+	}
 }

@@ -94,4 +94,5 @@ var ofServers = []mutant{
 	{"a full stream forgets what is oldest", around("internal/broker.Conn.zoneStream", "cfg := original(p, z, age, kinds...)\ncfg.Discard = jetstream.DiscardOld\nreturn cfg"), test{"internal/broker", "TestStreams_KeepWhatIsThereWhenTheyAreFull"}},
 	{"a worker whose streams are full is ready", around("internal/broker.Conn.checkRoom", "return nil"), test{"internal/broker", "TestStreams_KeepWhatIsThereWhenTheyAreFull"}},
 	{"limits of the timers' stream are passed over", condition("internal/broker.verifyRoom", "AllowMsgSchedules", "false"), test{"internal/broker", "TestStreams_TimersHaveNoLimit"}},
+	{"a consumer that was made anew is the one before", statement("internal/broker.puller.told", "made", ""), test{"internal/broker", "TestPuller_KnowsAConsumerThatWasMadeAnew"}},
 }
