@@ -153,7 +153,7 @@ func (r rights) worker() User {
 		}
 	}
 	index := r.stream(broker.ZoneIndex)
-	u.Publish = append(u.Publish, r.on(wire.KindIndex, "*", "*"), api+"STREAM.INFO."+index)
+	u.Publish = append(u.Publish, r.on(wire.KindIndex, "*", "*"), api+"STREAM.INFO."+index, api+"STREAM.MSG.GET."+index)
 	u.Publish = append(u.Publish, r.create(index, r.on(wire.KindIndex, "*", "*"))...)
 	r.reconciles(&u, seen)
 	r.parks(&u)

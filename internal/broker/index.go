@@ -42,9 +42,15 @@ func (c *Conn) Indexes(ctx context.Context) (bool, error) { return c.HasStream(c
 
 // PublishIndexed puts a document in the place of the run's one before; without Data it withdraws it. It does not wait: a document that is lost is found
 // by reconciliation.
-func (c *Conn) PublishIndexed(i IndexedRun) error {
-	m := nats.NewMsg(c.subjects.Index(i.Run))
-	m.Data = i.Data
+func (c *Conn) PublishIndexed(i IndexedRun) error { return c.publishIndexed(i, nats.Header{}) }
+
+// ReplaceIndexed is PublishIndexed where the run's document is still the one that Indexed told, if any: what others have published since stays.
+func (c *Conn) ReplaceIndexed(was, i IndexedRun) error {
+	return c.publishIndexed(i, nats.Header{jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(was.Sequence, 10)}})
+}
+
+func (c *Conn) publishIndexed(i IndexedRun, header nats.Header) error {
+	m := &nats.Msg{Subject: c.subjects.Index(i.Run), Data: i.Data, Header: header}
 	m.Header.Set(headerRevision, strconv.FormatUint(i.Revision, 10))
 	if len(i.Data) == 0 {
 		m.Header.Set(jetstream.MsgTTLHeader, WithdrawnFor.String())
@@ -66,17 +72,21 @@ func (c *Conn) IndexedRevisions(ctx context.Context, partition string) (map[stri
 	return revisions, err
 }
 
-// IndexedRevision is the revision that the document of a run tells of; 0 where it has none.
-func (c *Conn) IndexedRevision(ctx context.Context, run wire.RunKey) (uint64, error) {
-	m, err := c.last(ctx, StreamName(c.subjects, ZoneIndex), c.subjects.Index(run))
+// Indexed is the document of a run; one without a revision where it has none. That this user may not read it is said at once.
+func (c *Conn) Indexed(ctx context.Context, run wire.RunKey) (IndexedRun, error) {
+	stream := StreamName(c.subjects, ZoneIndex)
+	ctx, explain, stop := c.refusals.until(ctx, "$JS.API.STREAM.MSG.GET."+stream)
+	defer stop()
+	m, err := c.last(ctx, stream, c.subjects.Index(run))
 	if errors.Is(err, ErrNotStored) {
-		return 0, nil
+		return IndexedRun{Run: run}, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read the index document of run %s: %w", run, err)
+		return IndexedRun{}, fmt.Errorf("read the index document of run %s: %w", run, explain(err))
 	}
-	i, _ := c.indexedIn(m.Subject, m.Headers, nil)
-	return i.Revision, nil
+	i, _ := c.indexedIn(m.Subject, m.Headers, m.Data)
+	i.Sequence, i.At = m.Sequence, m.At
+	return i, nil
 }
 
 // TailIndex calls handle with every document from a sequence on, in order, until ctx ends, handle fails, or the stream is another

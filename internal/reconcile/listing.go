@@ -120,5 +120,6 @@ func (l lookup) runOf(ctx context.Context, kind wire.Kind, run wire.RunKey) ([]s
 }
 
 func (l lookup) indexed(ctx context.Context, run wire.RunKey) (uint64, error) {
-	return l.p.Conn.IndexedRevision(ctx, run)
+	i, err := l.p.Conn.Indexed(ctx, run)
+	return i.Revision, err
 }

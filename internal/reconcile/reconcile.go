@@ -43,7 +43,7 @@ const (
 	CallOrphaned Kind = "call_orphaned"
 	// RunUnreadable: the last entry of a run cannot be read.
 	RunUnreadable Kind = "run_unreadable"
-	// IndexLost: the index of runs has no document of a run, or an old one.
+	// IndexLost: the index of runs has no document of a run, or an old one; or one of a run whose history is removed.
 	IndexLost Kind = "index_lost"
 	// CallsKept: the calls of a run that has ended, or timers that have fired, could not be removed.
 	CallsKept Kind = "calls_kept"

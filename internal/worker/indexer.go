@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"agentd/internal/broker"
 	"agentd/internal/index"
 	"agentd/internal/runner"
@@ -22,6 +24,8 @@ const (
 	restsFor = 5 * time.Second
 	// mostResting bounds how many runs are remembered for that.
 	mostResting = 100_000
+	// mostAsked is of how many runs it is asked at once what was said last.
+	mostAsked = 8
 )
 
 // sealer is a store that seals documents as it seals what it keeps.
@@ -102,42 +106,83 @@ func (x *indexer) publish(r *resting, d *index.Document) {
 	}
 }
 
-// document seals a document where runs are sealed, and publishes it.
+// document publishes a document.
 func (x *indexer) document(d *index.Document) error {
-	run := wire.NewRunKey(d.Run)
-	i := broker.IndexedRun{Run: run, Revision: d.Rev}
-	if d.Purged == 0 {
-		seals := x.seal != nil && x.seal.Seals()
-		if seals {
-			d.Text = ""
-		}
-		data, err := d.Encode()
-		if err != nil {
-			return err
-		}
-		if seals {
-			data = x.seal.SealDocument(run, d.Rev, data)
-		}
-		i.Data = data
+	i, err := x.indexed(d)
+	if err != nil {
+		return err
 	}
 	return x.conn.PublishIndexed(i)
 }
 
-// flush says what there is to say of runs that rested for long enough, or of all.
-func (x *indexer) flush(all bool) {
+// indexed is a document as it is published: sealed where runs are sealed, and without data of a run whose history is removed.
+func (x *indexer) indexed(d *index.Document) (broker.IndexedRun, error) {
+	i := broker.IndexedRun{Run: wire.NewRunKey(d.Run), Revision: d.Rev}
+	if d.Purged != 0 {
+		return i, nil
+	}
+	seals := x.seal != nil && x.seal.Seals()
+	if seals {
+		d.Text = ""
+	}
+	data, err := d.Encode()
+	if err != nil {
+		return i, err
+	}
+	if seals {
+		data = x.seal.SealDocument(i.Run, d.Rev, data)
+	}
+	i.Data = data
+	return i, nil
+}
+
+// flush says what there is to say of runs that rested for as long, where nobody has said more meanwhile: another worker may have ended such a
+// run, and somebody may have removed its history.
+func (x *indexer) flush(ctx context.Context, rested time.Duration) {
+	var asked errgroup.Group
+	asked.SetLimit(mostAsked)
+	for _, d := range x.rested(rested) {
+		asked.Go(func() error {
+			if err := x.catchUp(ctx, d); err != nil {
+				x.logger.DebugContext(ctx, "the index of runs is not told of a run", "run", d.Run, "error", err)
+			}
+			return nil
+		})
+	}
+	_ = asked.Wait() // each has told its own
+}
+
+// rested are the documents of runs that rested for as long, and forgets runs of which there is nothing more to say.
+func (x *indexer) rested(rested time.Duration) []*index.Document {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	var documents []*index.Document
 	for run, r := range x.runs {
 		switch {
-		case !all && time.Since(r.since) < restsFor:
+		case time.Since(r.since) < rested:
 		case r.next == nil:
 			delete(x.runs, run)
 		default:
+			documents = append(documents, r.next)
 			r.kinds = nil
 			r.waitsAnew(r.next)
-			x.publish(r, r.next)
+			r.since, r.next = time.Now(), nil
 		}
 	}
+	return documents
+}
+
+// catchUp publishes a document unless there is a later one.
+func (x *indexer) catchUp(ctx context.Context, d *index.Document) error {
+	was, err := x.conn.Indexed(ctx, wire.NewRunKey(d.Run))
+	if err != nil || was.Revision >= d.Rev {
+		return err
+	}
+	i, err := x.indexed(d)
+	if err != nil {
+		return err
+	}
+	return x.conn.ReplaceIndexed(was, i)
 }
 
 // run keeps the documents coming until ctx ends. The returned function waits until what was left is said.
@@ -156,13 +201,15 @@ func (x *indexer) run(ctx context.Context) (wait func()) {
 			case <-looks.C:
 				x.look(ctx)
 			case <-flushes.C:
-				x.flush(false)
+				x.flush(ctx, restsFor)
 			}
 		}
 	}()
 	return func() {
 		<-done
-		x.flush(true)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hintTimeout)
+		defer cancel()
+		x.flush(ctx, 0)
 	}
 }
 

@@ -28,6 +28,9 @@ var ofConsole = []mutant{
 	{"documents are not sealed", condition("internal/worker.indexer.document", "seal nil", "false"), test{"test/pipeline", "TestIndex_IsSealedWhereRunsAre"}},
 	{"documents are published that nobody wants", around("internal/worker.indexer.Wanted", "return true"), test{"test/pipeline", "TestIndex_IsNotToldOfAnythingUnlessAskedFor"}},
 	{"documents wait for the disk of one server", condition("internal/broker.Conn.streams", "replicas", "false"), test{"internal/broker", "TestIndex_WaitsForNoDiskWhereOneServerHasIt"}},
+	{"what was kept back of a run is said whatever others have said", condition("internal/worker.indexer.catchUp", "Revision Rev", "false"), test{"internal/worker", "TestIndexer_KeepsWhatOthersSaidMeanwhile"}},
+	{"a document takes the place of any other", call("internal/broker.Conn.ReplaceIndexed", "publishIndexed", "c.publishIndexed(i, nats.Header{})"), test{"internal/worker", "TestIndexer_ReplacesWhatItHasSeen"}},
+	{"a document of a history that is removed stays", condition("internal/reconcile.pass.document", "Purged nil", "false"), test{"test/pipeline", "TestIndex_SaysHowARunGetsOn"}},
 	{"the index of runs never gets replicas", condition("internal/broker.reconcile", "Replicas", "false"), test{"test/cluster", "TestIndex_GetsItsReplicas"}},
 	{"workers do not notice an index", around("internal/worker.indexer.look", ""), test{"test/pipeline", "TestIndex_IsNoticedByWorkersThatRun"}},
 

@@ -136,6 +136,23 @@ func TestIndex_SaysHowARunGetsOn(t *testing.T) {
 	if report := reconciled(t, h, time.Hour); len(report.Found) != 0 {
 		t.Errorf("%+v, want nothing to find", report)
 	}
+
+	// Whoever published late has put a document back.
+	late := broker.IndexedRun{Run: lost.Run, Revision: lost.Revision - 1, Data: lost.Data}
+	if err := h.Conn().PublishIndexed(late); err != nil {
+		t.Fatal(err)
+	}
+	back := documents(t, h, gone[0].Sequence+1, func(broker.IndexedRun) bool { return true })
+	if report := reconciled(t, h, time.Hour); report.Found[reconcile.IndexLost] != 1 || report.Unrepaired != 0 {
+		t.Errorf("%+v, want a document of a history that is removed", report)
+	}
+	gone = documents(t, h, back[0].Sequence+1, func(broker.IndexedRun) bool { return true })
+	if len(gone[0].Data) != 0 || gone[0].Revision != lost.Revision+1 {
+		t.Errorf("%+v, want the document withdrawn, of the entry after %d", gone[0], lost.Revision)
+	}
+	if report := reconciled(t, h, time.Hour); len(report.Found) != 0 {
+		t.Errorf("%+v, want nothing to find any more", report)
+	}
 }
 
 // reconciled makes a pass that keeps histories for that long.

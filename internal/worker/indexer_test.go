@@ -1,0 +1,117 @@
+package worker
+
+import (
+	"bytes"
+	"log/slog"
+	"testing"
+
+	"agentd/internal/broker"
+	"agentd/internal/broker/embedded"
+	"agentd/internal/core"
+	"agentd/internal/index"
+	"agentd/internal/runner"
+	"agentd/sdk/wire"
+)
+
+// indexing is an index of runs, and the workers that tell it of them.
+type indexing struct {
+	*testing.T
+	conn    *broker.Conn
+	workers []*indexer
+}
+
+func newIndexing(t *testing.T, workers int) *indexing {
+	t.Helper()
+	server, err := embedded.Start(embedded.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	x := &indexing{T: t}
+	for range workers + 1 {
+		conn, err := broker.Connect(t.Context(), broker.ConnectOptions{InProcess: server, Subjects: wire.DefaultSubjects()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		x.conn = conn
+		x.workers = append(x.workers, newIndexer(conn, nil, slog.New(slog.DiscardHandler)))
+	}
+	x.workers = x.workers[:workers]
+	if _, err := x.conn.Provision(t.Context(), broker.Plan{Index: true}); err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func (x *indexing) note(worker int, run string, rev uint64, status core.Status) {
+	head := &core.Head{Run: run, Agent: "desk", Status: status}
+	x.workers[worker].Note(runner.Indexed{Head: head, Version: runner.Version{Rev: rev, Etag: "e"}, At: 1, Started: 1})
+}
+
+// until waits until the index has this entry of a run.
+func (x *indexing) until(run string, rev uint64) broker.IndexedRun {
+	x.Helper()
+	for {
+		i, err := x.conn.Indexed(x.Context(), wire.NewRunKey(run))
+		if err != nil {
+			x.Fatalf("entry %d of run %s: %v", rev, run, err)
+		}
+		if i.Revision == rev {
+			return i
+		}
+	}
+}
+
+// flushed has a worker say what it kept back, and waits until all of it is stored.
+func (x *indexing) flushed(worker int) {
+	x.Helper()
+	x.workers[worker].flush(x.Context(), 0)
+	x.note(worker, "a mark", 1, core.StatusDone) // what one connection publishes is stored in order
+	x.until("a mark", 1)
+}
+
+// What a worker kept back of a run is said, unless others have said more of the run meanwhile.
+func TestIndexer_KeepsWhatOthersSaidMeanwhile(t *testing.T) {
+	t.Parallel()
+	x := newIndexing(t, 2)
+	for _, run := range []string{"quiet", "ended", "purged"} {
+		x.note(0, run, 1, core.StatusRunning)
+		x.note(0, run, 3, core.StatusWaiting) // kept back
+		x.until(run, 1)
+	}
+	x.note(1, "ended", 6, core.StatusDone)
+	x.until("ended", 6)
+	if err := x.conn.PublishIndexed(broker.IndexedRun{Run: wire.NewRunKey("purged"), Revision: 7}); err != nil {
+		t.Fatal(err)
+	}
+	x.until("purged", 7)
+	x.flushed(0)
+	for run, want := range map[string]uint64{"quiet": 3, "ended": 6, "purged": 7} {
+		i, err := x.conn.Indexed(t.Context(), wire.NewRunKey(run))
+		if err != nil || i.Revision != want || len(i.Data) == 0 != (run == "purged") {
+			t.Errorf("run %s: entry %d with %q, %v; want that of entry %d", run, i.Revision, i.Data, err, want)
+		}
+	}
+}
+
+// Others may say more between the look and the word of who looked.
+func TestIndexer_ReplacesWhatItHasSeen(t *testing.T) {
+	t.Parallel()
+	x := newIndexing(t, 2)
+	x.note(0, "trip", 1, core.StatusRunning)
+	was := x.until("trip", 1)
+	x.note(1, "trip", 6, core.StatusDone)
+	ended := x.until("trip", 6)
+	late, err := x.workers[0].indexed(&index.Document{Run: "trip", Rev: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.workers[0].conn.ReplaceIndexed(was, late); err != nil {
+		t.Fatal(err)
+	}
+	x.flushed(0)
+	if i := x.until("trip", 6); i.Sequence != ended.Sequence || !bytes.Equal(i.Data, ended.Data) {
+		t.Errorf("%+v is in the place of %+v", i, ended)
+	}
+}
