@@ -111,7 +111,8 @@ func TestIndexer_ReplacesWhatItHasSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.flushed(0)
-	if i := x.until("trip", 6); i.Sequence != ended.Sequence || !bytes.Equal(i.Data, ended.Data) {
-		t.Errorf("%+v is in the place of %+v", i, ended)
+	i, err := x.conn.Indexed(t.Context(), wire.NewRunKey("trip"))
+	if err != nil || i.Sequence != ended.Sequence || !bytes.Equal(i.Data, ended.Data) {
+		t.Errorf("%+v, %v, is in the place of %+v", i, err, ended)
 	}
 }

@@ -13,8 +13,14 @@ import (
 	"agentd/sdk/wire"
 )
 
-// lookAgain is how often the broker is asked, at most, whether an agent has a consumer.
-const lookAgain = time.Second
+const (
+	// lookAgain is how often the broker is asked, at most, whether an agent has a consumer.
+	lookAgain = time.Second
+	// mostWaiting is how many bytes the events that wait for that may have together. What comes beyond is given back for as long.
+	mostWaiting = 32 << 20
+	// sizeBeside is what an event takes beside its data, about, in bytes.
+	sizeBeside = 1 << 10
+)
 
 // unrouted answers init events that no agent's consumer will ever deliver, so that whoever sent one does not wait for ever. It
 // reads the others too, and only acks them.
@@ -27,6 +33,7 @@ type unrouted struct {
 	logger  *slog.Logger
 	mu      sync.Mutex
 	waiting map[string][]toRoute // by the agent's token; one that is not there is not looked for
+	size    int                  // of what waits or is being settled, in bytes
 	looking sync.WaitGroup
 }
 
@@ -40,15 +47,32 @@ type toRoute struct {
 	address  wire.Address
 }
 
+func (r toRoute) size() int { return len(r.delivery.Data()) + sizeBeside }
+
 // route settles a delivery, now or later. When ctx ends, what waits is given back.
 func (u *unrouted) route(ctx context.Context, d broker.Delivery, address wire.Address) {
+	if !u.wait(ctx, toRoute{d, address}) {
+		if err := d.Nak(lookAgain); err != nil && ctx.Err() == nil {
+			u.logger.Warn("init event could not be given back", "subject", d.Subject(), "error", err)
+		}
+	}
+}
+
+// wait has an event settled by the next look for its agent, if there is room.
+func (u *unrouted) wait(ctx context.Context, event toRoute) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	_, looking := u.waiting[address.Agent]
-	u.waiting[address.Agent] = append(u.waiting[address.Agent], toRoute{d, address})
-	if !looking {
-		u.looking.Go(func() { u.look(ctx, address.Agent) })
+	if u.size+event.size() > mostWaiting {
+		return false
 	}
+	u.size += event.size()
+	agent := event.address.Agent
+	_, looking := u.waiting[agent]
+	u.waiting[agent] = append(u.waiting[agent], event)
+	if !looking {
+		u.looking.Go(func() { u.look(ctx, agent) })
+	}
+	return true
 }
 
 // look settles what waits for an agent, until nothing has come for a while.
@@ -67,6 +91,7 @@ func (u *unrouted) look(ctx context.Context, agent string) {
 				refused = u.refuse(ctx, e.delivery, e.address)
 			}
 			u.settle(ctx, e.delivery, refused)
+			u.forget(e)
 		}
 		select {
 		case <-pause.C:
@@ -86,6 +111,12 @@ func (u *unrouted) take(agent string) []toRoute {
 		u.waiting[agent] = nil
 	}
 	return events
+}
+
+func (u *unrouted) forget(event toRoute) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.size -= event.size()
 }
 
 // settle gives the delivery back if its event could not be settled. That is told, unless the worker is stopping: then it is what is to be.

@@ -42,10 +42,12 @@ func (c *consumers) set(name string, there bool) {
 type noted struct {
 	broker.Delivery
 	name string
+	data []byte
 	log  func(string)
 }
 
 func (s noted) Subject() string         { return s.name }
+func (s noted) Data() []byte            { return s.data }
 func (s noted) Ack() error              { s.log(s.name + " acked"); return nil }
 func (s noted) Nak(time.Duration) error { s.log(s.name + " given back"); return nil }
 
@@ -127,6 +129,33 @@ func TestUnrouted_OneLookIsForAllThatCameBeforeIt(t *testing.T) {
 		r.looking.Wait()
 		if len(r.waiting) != 0 {
 			t.Errorf("agents that nobody calls are kept: %v", r.waiting)
+		}
+	})
+}
+
+func TestUnrouted_MoreThanThereIsRoomForIsGivenBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRouting(map[string]bool{"agent_a": true, "agent_b": true})
+		large := make([]byte, 10<<20)
+		send := func(name, agent string) {
+			r.route(t.Context(), noted{name: name, data: large, log: r.note}, wire.Address{Agent: agent})
+		}
+		send("first", "a")
+		r.expect(t, "first acked")
+		for _, name := range []string{"second", "third", "fourth", "fifth"} {
+			send(name, "a")
+		}
+		r.expect(t, "fifth given back")
+		time.Sleep(lookAgain)
+		r.expect(t, "second acked", "third acked", "fourth acked")
+		send("fifth", "a")
+		time.Sleep(lookAgain)
+		r.expect(t, "fifth acked")
+		time.Sleep(lookAgain)
+		r.looking.Wait()
+		if r.size != 0 {
+			t.Errorf("%d bytes are counted of nothing", r.size)
 		}
 	})
 }

@@ -95,4 +95,6 @@ var ofServers = []mutant{
 	{"a worker whose streams are full is ready", around("internal/broker.Conn.checkRoom", "return nil"), test{"internal/broker", "TestStreams_KeepWhatIsThereWhenTheyAreFull"}},
 	{"limits of the timers' stream are passed over", condition("internal/broker.verifyRoom", "AllowMsgSchedules", "false"), test{"internal/broker", "TestStreams_TimersHaveNoLimit"}},
 	{"a consumer that was made anew is the one before", statement("internal/broker.puller.told", "made", ""), test{"internal/broker", "TestPuller_KnowsAConsumerThatWasMadeAnew"}},
+	{"init events wait without bound for a look", condition("internal/worker.unrouted.wait", "mostWaiting", "false"), test{"internal/worker", "TestUnrouted_MoreThanThereIsRoomForIsGivenBack"}},
+	{"what was routed takes room for ever", around("internal/worker.unrouted.forget", ""), test{"internal/worker", "TestUnrouted_MoreThanThereIsRoomForIsGivenBack"}},
 }
