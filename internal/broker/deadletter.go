@@ -229,9 +229,12 @@ func (c *Conn) DeadLettered(ctx context.Context, stream string, sequence uint64)
 }
 
 // Republish publishes the dead letter's message again on the subject that it came from, and returns its new sequence
-// there. On a subject for answers it does so only if nothing but dead letters came since, so that it never overtakes an
-// answer: *sdk.Error with CodeConflict.
+// there. A letter that was dealt with before is *sdk.Error with CodeConflict. On a subject for answers it does so only if nothing but dead
+// letters came since, so that it never overtakes an answer: CodeConflict too.
 func (c *Conn) Republish(ctx context.Context, l Letter) (stream string, sequence uint64, err error) {
+	if err := c.unsettled(ctx, l); err != nil {
+		return "", 0, err
+	}
 	m := &nats.Msg{Subject: l.Subject, Data: l.Data, Header: nats.Header{}}
 	maps.Copy(m.Header, l.Headers)
 	for name := range m.Header {
@@ -285,17 +288,37 @@ func (c *Conn) SettleLetter(ctx context.Context, l Letter, how string) error {
 	}}
 	_, err := c.js.PublishMsg(ctx, mark, jetstream.WithExpectStream(name), jetstream.WithExpectLastSequencePerSubject(l.Sequence))
 	if wrongSequence(err) {
-		return sdk.Errorf(sdk.CodeConflict, "somebody else dealt with dead letter %d meanwhile", l.Sequence)
+		if err := c.unsettled(ctx, l); err != nil {
+			return err
+		}
+		return sdk.Errorf(sdk.CodeConflict, "the message of dead letter %d was dead-lettered again meanwhile", l.Sequence)
 	}
 	if err != nil {
 		return c.publishError(l.own, err)
 	}
-	s, err := c.look(ctx, name)
+	return c.deleteLetter(ctx, l.Sequence)
+}
+
+// unsettled returns CodeConflict for a letter that was dealt with before, and removes it: whoever dealt with it was interrupted before that.
+func (c *Conn) unsettled(ctx context.Context, l Letter) error {
+	mark, err := c.last(ctx, StreamName(c.subjects, ZoneDLQ), l.own)
+	if err != nil && !errors.Is(err, ErrNotStored) {
+		return err
+	}
+	how := mark.Header(headerSettled)
+	if how == "" {
+		return nil
+	}
+	return errors.Join(sdk.Errorf(sdk.CodeConflict, "dead letter %d was dealt with before: %s", l.Sequence, how), c.deleteLetter(ctx, l.Sequence))
+}
+
+func (c *Conn) deleteLetter(ctx context.Context, sequence uint64) error {
+	s, err := c.look(ctx, StreamName(c.subjects, ZoneDLQ))
 	if err == nil {
-		err = s.DeleteMsg(ctx, l.Sequence)
+		err = s.DeleteMsg(ctx, sequence)
 	}
 	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
-		return fmt.Errorf("delete dead letter %d: %w", l.Sequence, err)
+		return fmt.Errorf("delete dead letter %d: %w", sequence, err)
 	}
 	return nil
 }

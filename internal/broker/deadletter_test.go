@@ -3,12 +3,14 @@ package broker
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"agentd/sdk/wire"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
 
 	"agentd/sdk"
 )
@@ -104,6 +106,39 @@ func TestLetters_AreSelectedAndLeaveOutWhatWasSettled(t *testing.T) {
 		if got, err := c.DeadLettered(testContext(t), StreamName(c.subjects, ZoneStart), sequence); got != want || err != nil {
 			t.Errorf("message %d was dead-lettered for %q, %v; want %q", sequence, got, err, want)
 		}
+	}
+}
+
+// Whoever deals with a letter may be interrupted when it has left its mark, and before the letter is removed. The next who tries removes it,
+// and publishes nothing again.
+func TestLetters_DealingWithOneIsFinishedByWhoTriesAgain(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]func(*Conn, Letter) error{
+		"drop": func(c *Conn, l Letter) error { return c.SettleLetter(testContext(t), l, "dropped") },
+		"redrive": func(c *Conn, l Letter) error {
+			_, _, err := c.Republish(testContext(t), l)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := provisioned(t)
+			l := reject(t, c, post(t, c, ZoneStart, c.subjects.Start("travel.desk"), []byte("one")), sdk.CodeInvalidEvent)
+			mark := &nats.Msg{Subject: l.own, Header: nats.Header{headerSettled: {"redriven to 7"}}}
+			if _, err := c.js.PublishMsg(testContext(t), mark); err != nil {
+				t.Fatal(err)
+			}
+			err := again(c, l)
+			if !isCode(err, sdk.CodeConflict) || !strings.Contains(err.Error(), "was dealt with before: redriven to 7") {
+				t.Errorf("%v", err)
+			}
+			if _, err := c.At(testContext(t), ZoneDLQ, l.Sequence); !errors.Is(err, ErrNotStored) {
+				t.Errorf("it is still there: %v", err)
+			}
+			if n := stored(t, c, ZoneStart); n != 1 {
+				t.Errorf("%d messages are where it came from; want the one", n)
+			}
+		})
 	}
 }
 

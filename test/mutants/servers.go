@@ -97,4 +97,6 @@ var ofServers = []mutant{
 	{"a consumer that was made anew is the one before", statement("internal/broker.puller.told", "made", ""), test{"internal/broker", "TestPuller_KnowsAConsumerThatWasMadeAnew"}},
 	{"init events wait without bound for a look", condition("internal/worker.unrouted.wait", "mostWaiting", "false"), test{"internal/worker", "TestUnrouted_MoreThanThereIsRoomForIsGivenBack"}},
 	{"what was routed takes room for ever", around("internal/worker.unrouted.forget", ""), test{"internal/worker", "TestUnrouted_MoreThanThereIsRoomForIsGivenBack"}},
+	{"a dead letter that was dealt with is redriven again", call("internal/broker.Conn.Republish", "unsettled", "error(nil)"), test{"internal/broker", "TestLetters_DealingWithOneIsFinishedByWhoTriesAgain"}},
+	{"a dead letter that was dealt with stays", call("internal/broker.Conn.unsettled", "deleteLetter", "error(nil)"), test{"internal/broker", "TestLetters_DealingWithOneIsFinishedByWhoTriesAgain"}},
 }
