@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from dataclasses import dataclass
 from typing import Any, AsyncIterator
@@ -12,6 +13,8 @@ from .errors import AgentdError, RunFailed, Unavailable
 from .transport import Message, Transport
 
 ASK_AGAIN, WATCH_EVERY = 1.0, 5.0
+# How often an outcome that nobody told of is looked for in its stream.
+LOOK_AGAIN = 30.0
 PERMISSION, PLAN = "agentd.permission.request", "agentd.plan.review"
 QUESTION, TURN = "agentd.question.ask", "agentd.conversation.turn"
 
@@ -105,7 +108,7 @@ class Client:
                     lost.clear()
                     try:
                         told = await self._history(run, at)
-                    except (Unavailable, TimeoutError):
+                    except Unavailable:
                         told = []
                         lost.set()
                 else:
@@ -137,8 +140,9 @@ class Client:
             await subscription.unsubscribe()
 
     async def _announce(self, run: Run) -> None:
-        """Workers tell the live events of a run to who announces that they read them."""
-        await self._transport.publish(f"{self._root}.watch.{self._address(run)}")
+        """Workers tell the live events of a run to who announces that they read them. A connection that is lost is announced on later."""
+        with contextlib.suppress(Unavailable):
+            await self._transport.publish(f"{self._root}.watch.{self._address(run)}")
 
     async def _keep_announcing(self, run: Run, asked: Any, lost: asyncio.Event) -> None:
         """Announces again when a worker asks, and in time. What was told before all workers knew was missed."""
@@ -165,7 +169,7 @@ class Client:
                 try:
                     status = await self.status(run)
                 except AgentdError as e:
-                    if e.code not in ("unknown_run", "unavailable"):
+                    if not _not_yet(e):
                         raise
                     await asyncio.sleep(ASK_AGAIN)
                     continue
@@ -183,13 +187,12 @@ class Client:
             subscription = await self._transport.subscribe(subject)
             try:
                 while True:
-                    found = await self._stored(subject)
-                    if found is None:
-                        try:
-                            found = await subscription.next(30)
-                        except TimeoutError:
-                            continue
-                    return _result(run, wire.decode(found.data))
+                    try:
+                        found, pause = await self._stored(subject), LOOK_AGAIN
+                    except Unavailable:  # of a connection that is closed, the subscription says so
+                        found, pause = None, ASK_AGAIN
+                    with contextlib.suppress(TimeoutError):
+                        return _result(run, wire.decode((found or await subscription.next(pause)).data))
             finally:
                 await subscription.unsubscribe()
 
@@ -203,7 +206,7 @@ class Client:
         try:
             who = who if (await self.status(run)).get("initiator", "") == who else ""
         except AgentdError as e:
-            if e.code not in ("unknown_run", "unavailable"):
+            if not _not_yet(e):
                 raise
         await self._control("cancel", run, {"reason": reason}, who)
 
@@ -267,8 +270,8 @@ class Client:
         for attempt in range(5):
             try:
                 stored = json.loads((await self._transport.request(subject, body, wire.STRUCTURED)).data)
-            except (TimeoutError, Unavailable):
-                if attempt == 4:
+            except Unavailable as e:
+                if attempt == 4 or not e.retryable:
                     raise
                 await asyncio.sleep(0.2 * 2**attempt)
                 continue
@@ -280,8 +283,9 @@ class Client:
         answer = await self._transport.request(
             self._named(f"{self._root}.get.{wire.token(agent)}"), json.dumps(query).encode(), timeout=10
         )
-        if code := answer.headers.get("Nats-Service-Error-Code"):
-            raise AgentdError(code, answer.headers.get("Nats-Service-Error", ""))
+        code, text = answer.headers.get("Nats-Service-Error-Code"), answer.headers.get("Nats-Service-Error", "")
+        if code:
+            raise Unavailable(text) if code == "unavailable" else AgentdError(code, text)
         return json.loads(answer.data)
 
     async def _history(self, run: Run, after: tuple[int, int]) -> list[Live]:
@@ -301,11 +305,13 @@ class Client:
             after = told[-1].mark
 
     async def _stored(self, subject: str) -> Message | None:
-        try:
-            found = await self._transport.request(f"$JS.API.DIRECT.GET.AGENTD_DONE.{subject}")
-        except TimeoutError:
-            return None
+        found = await self._transport.request(f"$JS.API.DIRECT.GET.AGENTD_DONE.{subject}")
         return found if found.status == 0 and found.data else None
+
+
+def _not_yet(e: AgentdError) -> bool:
+    """Whether a run is not known yet, or nobody is there now who knows it."""
+    return e.code == "unknown_run" or isinstance(e, Unavailable) and e.retryable
 
 
 def _purged(run: Run, status: dict[str, Any]) -> AgentdError:

@@ -36,10 +36,11 @@ class ToolError(AgentdError):
 
 
 class Unavailable(AgentdError):
-    """Nobody answers: the server cannot be reached, a stream or consumer does not exist, or no worker serves the agent."""
+    """Nobody answers: the server cannot be reached, a stream or consumer does not exist, or no worker serves the agent. It is not
+    retryable where the connection was closed here."""
 
-    def __init__(self, message: str):
-        super().__init__("unavailable", message, retryable=True)
+    def __init__(self, message: str, *, retryable: bool = True):
+        super().__init__("unavailable", message, retryable=retryable)
 
 
 class RunFailed(AgentdError):

@@ -228,9 +228,11 @@ class _Serving:
                     partitions = int((config.get("metadata") or {}).get("agentd-partitions", 1))
                     return [f"{stream}.{name}"] if partitions == 1 else [f"AGENTD_OUT_{i}.{name}" for i in range(partitions)]
                 trouble.missing()
-            except PermissionError:
-                return [f"AGENTD_OUT.{name}"]  # it may ask for calls, and for nothing else
-            except (TimeoutError, Unavailable) as e:
+            except AgentdError as e:
+                if e.code == "permission_denied":
+                    return [f"AGENTD_OUT.{name}"]  # it may ask for calls, and for nothing else
+                if not e.retryable:
+                    raise
                 trouble.failed(e)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.stop.wait(), 1)
@@ -280,7 +282,9 @@ class _Serving:
                     trouble.over()
                     return None if message.status else message
                 trouble.refused(message.status)
-        except Exception as e:  # whatever it is, calls may come again
+        except Exception as e:  # whatever it is, calls may come again, unless the connection was closed
+            if isinstance(e, Unavailable) and not e.retryable:
+                raise
             trouble.failed(e)
         await asyncio.sleep(1)
         return None
@@ -298,7 +302,9 @@ class _Serving:
     async def _exists(self, consumer: str) -> bool:
         try:
             return await self._config(consumer) is not None
-        except PermissionError:
+        except AgentdError as e:
+            if e.code != "permission_denied":
+                raise
             return True  # as far as it may know
 
     async def _config(self, consumer: str) -> dict[str, Any] | None:
@@ -414,7 +420,7 @@ class _Serving:
         for pause in (0.05, 0.2, 1.0, 3.0, 0.0):
             try:
                 stored = json.loads((await self.transport.request(subject, body, headers)).data)
-            except (TimeoutError, Unavailable) as e:
+            except Unavailable as e:
                 log.warning("the answer to call %s is not stored yet: %s", event["parentid"], _reason(e))
                 await asyncio.sleep(pause)
                 continue
