@@ -49,10 +49,11 @@ class Result:
 
 
 class Client:
-    """Starts and follows runs over a connection. who is the principal that the broker lets it be: by default the login's name."""
+    """Starts and follows runs over a connection. who is the principal that the broker lets it be: by default the login's name. root is
+    the first token of every subject: by default AGENTD_ROOT, else agentd."""
 
-    def __init__(self, transport: Transport, *, who: str | None = None, source: str = "agentd.client", root: str = "agentd"):
-        self._transport, self._source, self._root = transport, source, root
+    def __init__(self, transport: Transport, *, who: str | None = None, source: str = "agentd.client", root: str = ""):
+        self._transport, self._source, self._root = transport, source, wire.root_of(root)
         self._who = transport.user if who is None else who
 
     async def start(
@@ -305,7 +306,7 @@ class Client:
             after = told[-1].mark
 
     async def _stored(self, subject: str) -> Message | None:
-        found = await self._transport.request(f"$JS.API.DIRECT.GET.AGENTD_DONE.{subject}")
+        found = await self._transport.request(f"$JS.API.DIRECT.GET.{wire.stream(self._root, 'DONE')}.{subject}")
         return found if found.status == 0 and found.data else None
 
 

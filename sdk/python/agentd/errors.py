@@ -9,15 +9,16 @@ class AgentdError(Exception):
     """An error with a code. retryable says that the same request may succeed later."""
 
     def __init__(self, code: str, message: str, *, retryable: bool = False, faults: list[dict[str, Any]] | None = None):
-        super().__init__(f"{code}: {message}")
+        super().__init__(f"{code}: {message}{_listed(faults or [])}")
         self.code, self.message, self.retryable, self.faults = code, message, retryable, faults or []
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> AgentdError:
         """The error that the data of a sys.<type>.error event describes. Services of others may leave out the code."""
+        faults = data.get("faults")
         return cls(
             str(data.get("code") or data.get("errorName") or "internal"), str(data.get("errorMessage") or ""),
-            retryable=data.get("retryable") is True, faults=data.get("faults") or [],
+            retryable=data.get("retryable") is True, faults=[f for f in faults if isinstance(f, dict)] if isinstance(faults, list) else [],
         )
 
     def data(self) -> dict[str, Any]:
@@ -26,6 +27,10 @@ class AgentdError(Exception):
             "errorName": self.code, "errorMessage": self.message, "errorStack": None, "code": self.code, "retryable": self.retryable,
         }
         return data | {"faults": self.faults} if self.faults else data
+
+
+def _listed(faults: list[dict[str, Any]]) -> str:
+    return "".join(f"; {f.get('path')}: expected {f.get('expected')}, got {f.get('got')}" for f in faults)
 
 
 class ToolError(AgentdError):
