@@ -110,6 +110,8 @@ def encode(event: dict[str, Any]) -> bytes:
     """An event in structured mode. Attributes that are None are left out. Raises AgentdError: invalid_event, for what nobody could read."""
     present = {name: value for name, value in event.items() if value is not None}
     _check_attributes(present)
+    if not isinstance(present.get("data", {}), dict):
+        raise AgentdError("invalid_event", f"$.data: expected an object, got {type(present['data']).__name__}")
     return _json(present, present.get("data"))
 
 
