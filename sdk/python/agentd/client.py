@@ -15,8 +15,8 @@ from .errors import AgentdError, RunFailed, Unavailable
 from .transport import Message, Transport
 
 ASK_AGAIN, WATCH_EVERY = 1.0, 5.0
-# How often an outcome that nobody told of is looked for in its stream.
-LOOK_AGAIN = 30.0
+# How long a run's outcome is waited for before it is looked for, at first and in the end: it is told before it is stored, and that may be missed.
+LOOK_FIRST, LOOK_AGAIN = 0.01, 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,18 +188,22 @@ class Client:
                     raise AgentdError("unknown_run", f"run {run.name} is done ({status['reason']}), and its outcome was removed")
                 else:  # its end goes to its caller; its status has it too
                     await asyncio.sleep(ASK_AGAIN)
-            subject = f"{self._root}.done.{self._address(run)}.{run.init}"
-            subscription = await self._transport.subscribe(subject)
-            try:
-                while True:
-                    try:
-                        found, pause = await self._stored(subject), LOOK_AGAIN
-                    except Unavailable:  # of a connection that is closed, the subscription says so
-                        found, pause = None, ASK_AGAIN
-                    with contextlib.suppress(TimeoutError):
-                        return _result(run, wire.decode((found or await subscription.next(pause)).data))
-            finally:
-                await subscription.unsubscribe()
+            return _result(run, await self._outcome(run))
+
+    async def _outcome(self, run: Run) -> dict[str, Any]:
+        """The terminal event of a run, when there is one."""
+        subject, pause = f"{self._root}.done.{self._address(run)}.{run.init}", LOOK_FIRST
+        subscription = await self._transport.subscribe(subject)
+        try:
+            while True:
+                with contextlib.suppress(Unavailable):  # where the connection is closed, the subscription says so
+                    if found := await self._stored(subject):
+                        return wire.decode(found.data)
+                with contextlib.suppress(TimeoutError):
+                    return wire.decode((await subscription.next(pause)).data)
+                pause = min(2 * pause, LOOK_AGAIN)
+        finally:
+            await subscription.unsubscribe()
 
     async def send(self, run: Run, text: str) -> None:
         """Sends a message into a run that did not ask. It returns when the broker has stored it. Raises AgentdError: message_refused."""
