@@ -2,6 +2,7 @@ package interop
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
@@ -72,6 +73,7 @@ func (w *world) work(o worker.Options) {
 	w.t.Helper()
 	serving, ended := make(chan struct{}), make(chan error, 1)
 	o.URL, o.Provision, o.Serving = "nats://worker:hot@"+w.host, true, func() { close(serving) }
+	o.Logger = slog.New(slog.NewTextHandler(w.t.Output(), nil))
 	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	go func() { ended <- worker.Run(ctx, o) }()
 	w.t.Cleanup(func() {

@@ -145,9 +145,8 @@ class Client:
             await subscription.unsubscribe()
 
     async def _announce(self, run: Run) -> None:
-        """Workers tell the live events of a run to who announces that they read them. A connection that is lost is announced on later."""
-        with contextlib.suppress(Unavailable):
-            await self._transport.publish(f"{self._root}.watch.{self._address(run)}")
+        """Workers tell the live events of a run to who announces that they read them."""
+        await self._transport.publish(f"{self._root}.watch.{self._address(run)}")
 
     async def _keep_announcing(self, run: Run, asked: Any, lost: asyncio.Event) -> None:
         """Announces again when a worker asks, and in time. What was told before all workers knew was missed."""

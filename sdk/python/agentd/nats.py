@@ -202,17 +202,14 @@ class Connection:
     async def _tell(self, operation: str) -> None:
         """Of a subscription; a server that is not there is told of all when it is."""
         if self._ready.is_set():
-            with contextlib.suppress(Unavailable):
-                await self._send(operation.encode() + b"\r\n")
+            await self._send(operation.encode() + b"\r\n")
 
     async def _send(self, data: bytes) -> None:
-        if not self._writer:
-            raise Unavailable("the connection is lost")
-        try:
-            self._writer.write(data)
-            await self._writer.drain()
-        except OSError as e:
-            raise Unavailable(f"the connection is lost: {e}") from None
+        """What a connection does not take that is lost just now is lost with it, which whoever reads from it notices."""
+        if self._writer:
+            with contextlib.suppress(OSError):
+                self._writer.write(data)
+                await self._writer.drain()
 
     async def _run(self) -> None:
         """Connects, and connects again for ever, unless the first login is refused."""
@@ -277,7 +274,7 @@ class Connection:
         try:
             while True:
                 await self._operation(reader, await reader.readuntil(b"\r\n"))
-        except (asyncio.IncompleteReadError, ConnectionError, Unavailable):
+        except (asyncio.IncompleteReadError, ConnectionError):
             log.warning("the connection to NATS is lost: the server closed it")
         except (OSError, asyncio.LimitOverrunError, ValueError) as e:
             log.warning("the connection to NATS is lost: %s", e)
@@ -305,8 +302,7 @@ class Connection:
                 self._writer.transport.abort()
                 return
             self._pongs += 1
-            with contextlib.suppress(Unavailable):
-                await self._send(b"PING\r\n")
+            await self._send(b"PING\r\n")
 
     async def _operation(self, reader: asyncio.StreamReader, line: bytes) -> None:
         operation, _, rest = line.rstrip(b"\r\n").partition(b" ")

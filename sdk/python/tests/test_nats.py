@@ -94,6 +94,14 @@ class Connected(unittest.IsolatedAsyncioTestCase):
                         await do
                 self.assertFalse(caught.exception.retryable)
 
+    async def test_what_is_sent_as_the_connection_is_lost_is_lost(self):
+        self.connection._writer.transport.abort()
+        await self.connection.publish("lost")
+        self.connection._writer.transport.abort()
+        with self.assertRaises(Unavailable) as caught:
+            await self.connection.request("lost", timeout=60)
+        self.assertTrue(caught.exception.retryable)
+
     async def told_of(self, client, run):
         async for _ in client.follow(run):
             pass
