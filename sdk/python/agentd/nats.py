@@ -15,6 +15,7 @@ from collections import deque
 from typing import Any, AsyncIterator, Callable
 from urllib.parse import unquote, urlsplit
 
+from . import wire
 from .errors import AgentdError, Unavailable
 from .transport import Message
 
@@ -93,11 +94,12 @@ class Connection:
     @classmethod
     async def open(
         cls, url: str, *, user: str = "", password: str = "", token: str = "", ca: str = "", cert: str = "", key: str = "",
-        inbox_prefix: str = "", name: str = "agentd-python", timeout: float = 10.0,
+        root: str = "", inbox_prefix: str = "", name: str = "agentd-python", timeout: float = 10.0,
     ) -> Connection:
         """Connects to one of the servers in a comma-separated list. The first may have the login, user:password@ or token@, where the
-        arguments have none. inbox_prefix is by default that of `agentd nats-config` for the user, and _INBOX without one. Raises
-        Unavailable when none answers in time, AgentdError: permission_denied when the login is refused."""
+        arguments have none. inbox_prefix is by default that of `agentd nats-config` for the user and the root, which is that of a
+        Client, and _INBOX without a user. Raises Unavailable when none answers in time, AgentdError: permission_denied when the login
+        is refused."""
         servers = [s if "//" in s else "nats://" + s for s in url.split(",")]
         user, password, token = _login(servers[0], user, password, token)
         tls = None
@@ -105,9 +107,10 @@ class Connection:
             tls = ssl.create_default_context(cafile=ca or None)
             if cert:
                 tls.load_cert_chain(cert, key or None)
+        inbox_prefix = inbox_prefix or (f"_INBOX_{wire.root_of(root)}_{user}" if user else "_INBOX")
         options = {
             "verbose": False, "pedantic": False, "headers": True, "no_responders": True, "protocol": 1, "lang": "python",
-            "version": "0.1.0", "name": name, "inbox_prefix": inbox_prefix or ("_INBOX_agentd_" + user if user else "_INBOX"),
+            "version": "0.1.0", "name": name, "inbox_prefix": inbox_prefix,
         }
         if user:
             options |= {"user": user, "pass": password}

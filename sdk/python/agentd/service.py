@@ -96,7 +96,7 @@ class Service:
         for number in (signal.SIGTERM, signal.SIGINT):
             with contextlib.suppress(NotImplementedError):  # Windows
                 loop.add_signal_handler(number, stop.set)
-        transport = await connect(url, name=self.type, **options)
+        transport = await connect(url, **({"name": self.type, "root": self.root} | options))
         try:
             await self.serve(transport, stop)
         finally:

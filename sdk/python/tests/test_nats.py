@@ -121,6 +121,24 @@ class Connected(unittest.IsolatedAsyncioTestCase):
 
 
 class Login(unittest.IsolatedAsyncioTestCase):
+    async def test_inboxes_are_those_of_its_user_and_root(self):
+        async def serve(reader, writer):
+            writer.write(b"INFO {}\r\n")
+            await reader.readuntil(b"PING\r\n")
+            writer.write(b"PONG\r\n")
+            await reader.read()
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        for options, inbox in (
+            ({}, "_INBOX."), ({"user": "ann"}, "_INBOX_agentd_ann."), ({"user": "ann", "root": "acme"}, "_INBOX_acme_ann."),
+            ({"user": "ann", "inbox_prefix": "_INBOX_other"}, "_INBOX_other."),
+        ):
+            connection = await Connection.open("127.0.0.1:%d" % server.sockets[0].getsockname()[1], **options)
+            self.assertTrue(connection.new_inbox().startswith(inbox), (options, connection.new_inbox()))
+            await connection.close()
+        server.close()
+
     def test_is_of_the_url_where_none_is_given(self):
         for server, given, want in (
             ("nats://h", ("", "", ""), ("", "", "")),
