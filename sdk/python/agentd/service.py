@@ -210,8 +210,8 @@ class _Serving:
     def __init__(self, service: Service, transport: Transport, stop: asyncio.Event):
         self.service, self.transport, self.stop = service, transport, stop
         self.active: dict[str, asyncio.Task[None]] = {}
-        # The calls in hand that were voided, and the last ones whatever they are, the oldest first.
         self.voided: set[asyncio.Task[None]] = set()
+        # The last calls that were voided, in hand or still to come: an ordered set of ids.
         self.remembered: dict[str, None] = {}
         self.free = asyncio.Semaphore(service.slots)
 
