@@ -173,7 +173,7 @@ func TestSDKs_AnswersThatCannotBeSent(t *testing.T) {
 	}{
 		"python": {
 			func(t *testing.T) command { return pythonSDKService(t, "unsendable_sdk.py") },
-			[]string{"Strange", "Cycle", "Surrogate", "Wide", "Deep", "NaN", "Cancelled"},
+			[]string{"Strange", "Cycle", "Surrogate", "Wide", "Deep", "NaN", "Nothing", "List", "Text", "Cancelled"},
 		},
 		"node": {
 			func(t *testing.T) command { return nodeSDKService(t, "unsendable_sdk.mjs") },

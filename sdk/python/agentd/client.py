@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
+import contextlib
 import json
 from dataclasses import dataclass
-from typing import Any, AsyncIterator
+from typing import Any, AsyncIterator, Sequence
 
 from . import wire
+from .answers import PERMISSION, PLAN, QUESTION, TURN, answered, check_decision, decided
 from .errors import AgentdError, RunFailed, Unavailable
 from .transport import Message, Transport
 
 ASK_AGAIN, WATCH_EVERY = 1.0, 5.0
-PERMISSION, PLAN = "agentd.permission.request", "agentd.plan.review"
-QUESTION, TURN = "agentd.question.ask", "agentd.conversation.turn"
+# How long a run's outcome is waited for before it is looked for, at first and in the end: it is told before it is stored, and that may be missed.
+LOOK_FIRST, LOOK_AGAIN = 0.01, 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +49,30 @@ class Result:
 
 
 class Client:
-    """Starts and follows runs over a connection. who is the principal that the broker lets it be: by default the login's name."""
+    """Starts and follows runs over a connection. who is the principal that the broker lets it be: by default the login's name. root is
+    the first token of every subject: by default AGENTD_ROOT, else agentd."""
 
-    def __init__(self, transport: Transport, *, who: str | None = None, source: str = "agentd.client", root: str = "agentd"):
-        self._transport, self._source, self._root = transport, source, root
+    def __init__(self, transport: Transport, *, who: str | None = None, source: str = "agentd.client", root: str = ""):
+        self._transport, self._source, self._root = transport, source, wire.root_of(root)
         self._who = transport.user if who is None else who
 
     async def start(
-        self, agent: str, data: dict[str, Any], *, key: str = "", name: str = "", type: str = "", require: list[str] | None = None,
+        self, agent: str, data: dict[str, Any], *, key: str = "", name: str = "", type: str = "", require: Sequence[str] = (),
         tokens: int = 0, access_control: str | None = None, traceparent: str | None = None,
     ) -> Run:
         """Starts a run, and returns when the broker has stored that. Who starts again with the same key gets the same run.
 
-        require are patterns of tools that need permission in this run, beyond the agent's policy.
+        require are patterns of tools that need permission in this run, beyond the agent's policy. Raises AgentdError: invalid_event and
+        contract_violation for what can never be sent; Unavailable. What the agent refuses is an error of wait.
         """
+        if not isinstance(data, dict):
+            faults = [{"path": "$", "expected": "an object", "got": builtins.type(data).__name__}]
+            raise AgentdError("contract_violation", "the input must be a JSON object", faults=faults)
         key = key or wire.new_id("run")
         init = wire.init_token(self._source, key)
         run = Run(agent, name or f"run-{init}", init)
         event = self._event(key, type or agent, run.name, data) | {
-            "accesscontrol": access_control, "traceparent": traceparent, "tokenbudget": str(tokens) if tokens else None,
+            "accesscontrol": access_control, "traceparent": traceparent, "tokenbudget": str(tokens) if tokens > 0 else None,
             "requirepermission": ",".join(require) if require else None,
         }
         await self._store(self._named(f"{self._root}.start.{wire.token(agent)}"), event)
@@ -105,7 +113,7 @@ class Client:
                     lost.clear()
                     try:
                         told = await self._history(run, at)
-                    except (Unavailable, TimeoutError):
+                    except Unavailable:
                         told = []
                         lost.set()
                 else:
@@ -165,7 +173,7 @@ class Client:
                 try:
                     status = await self.status(run)
                 except AgentdError as e:
-                    if e.code not in ("unknown_run", "unavailable"):
+                    if not _not_yet(e):
                         raise
                     await asyncio.sleep(ASK_AGAIN)
                     continue
@@ -179,22 +187,27 @@ class Client:
                     raise AgentdError("unknown_run", f"run {run.name} is done ({status['reason']}), and its outcome was removed")
                 else:  # its end goes to its caller; its status has it too
                     await asyncio.sleep(ASK_AGAIN)
-            subject = f"{self._root}.done.{self._address(run)}.{run.init}"
-            subscription = await self._transport.subscribe(subject)
-            try:
-                while True:
-                    found = await self._stored(subject)
-                    if found is None:
-                        try:
-                            found = await subscription.next(30)
-                        except TimeoutError:
-                            continue
-                    return _result(run, wire.decode(found.data))
-            finally:
-                await subscription.unsubscribe()
+            return _result(run, await self._outcome(run))
+
+    async def _outcome(self, run: Run) -> dict[str, Any]:
+        """The terminal event of a run, when there is one."""
+        subject, pause = f"{self._root}.done.{self._address(run)}.{run.init}", LOOK_FIRST
+        subscription = await self._transport.subscribe(subject)
+        try:
+            while True:
+                with contextlib.suppress(Unavailable):  # where the connection is closed, the subscription says so
+                    if found := await self._stored(subject):
+                        return wire.decode(found.data)
+                with contextlib.suppress(TimeoutError):
+                    return wire.decode((await subscription.next(pause)).data)
+                pause = min(2 * pause, LOOK_AGAIN)
+        finally:
+            await subscription.unsubscribe()
 
     async def send(self, run: Run, text: str) -> None:
-        """Sends a message into a run that did not ask. It returns when the broker has stored it."""
+        """Sends a message into a run that did not ask. It returns when the broker has stored it. Raises AgentdError: message_refused."""
+        if not 1 <= (size := len(text.encode(errors="replace"))) <= wire.MAX_MESSAGE:
+            raise AgentdError("message_refused", f"the message has {size} bytes; it must have 1 to {wire.MAX_MESSAGE}")
         await self._control("message", run, {"message": text}, self._who)
 
     async def cancel(self, run: Run, reason: str = "") -> None:
@@ -203,35 +216,39 @@ class Client:
         try:
             who = who if (await self.status(run)).get("initiator", "") == who else ""
         except AgentdError as e:
-            if e.code not in ("unknown_run", "unavailable"):
+            if not _not_yet(e):
                 raise
         await self._control("cancel", run, {"reason": reason}, who)
 
-    async def asked(self, run: Run) -> list[dict[str, Any]]:
+    async def asked(self, run: Run) -> builtins.list[dict[str, Any]]:
         """The questions, turns, permission requests and plans to approve that wait for a person: call, type, event, asked."""
         return [w for w in (await self.status(run)).get("waiting") or [] if w["type"] in (PERMISSION, PLAN, QUESTION, TURN)]
 
     async def answer(self, run: Run, text: str = "", *, call: str = "", end: bool = False, data: dict[str, Any] | None = None) -> str:
-        """Answers the open question or turn of a run, or the one of several that call names. Returns the id of the answer."""
+        """Answers the open question or turn of a run, or the one of several that call names. Returns the id of the answer.
+
+        data is what the form of the question asks for, or the answer as it is on the wire, in place of a text; end ends a conversation
+        after the text. It returns when the broker has stored the answer: follow tells whether it counts. Raises AgentdError:
+        contract_violation, unknown_run.
+        """
         asked = self._only(await self.asked(run), call, QUESTION, TURN)
-        if asked["type"] == TURN:
-            return await self._reply(run, asked, "agentd.conversation.answered", data or {"message": text, "end": end})
-        return await self._reply(run, asked, "agentd.question.answered", data or {"answer": text})
+        kind = "agentd.conversation.answered" if asked["type"] == TURN else "agentd.question.answered"
+        return await self._reply(run, asked, kind, answered(asked["type"], text, end, data))
 
     async def decide(self, run: Run, decision: str, *, request: str = "", **terms: Any) -> str:
         """Decides a permission request, or on a plan: allow, deny, ask or result; terms are those of docs/permissions.md#the-decision.
 
-        args of a plan are its steps as they are to be done (docs/planning.md#approval-by-people).
-        The decision is on the arguments that the request shows now, unless args_sha256 says on which. Returns the id of the decision.
+        args of a plan are its steps as they are to be done (docs/planning.md#approval-by-people). On a request for several calls, calls
+        are those that it is about, as [{"call": id}], or all=True. The decision is on the arguments that the request shows now, unless
+        args_sha256 says on which. Returns the id of the decision when the broker has stored it: follow tells whether it counts. Raises
+        AgentdError: decision_refused, unknown_run.
         """
+        check_decision(decision)
         asked = self._only(await self.asked(run), request, PERMISSION, PLAN)
-        shown = asked["asked"]["args_sha256"]
-        if terms.setdefault("args_sha256", shown) != shown:
-            raise AgentdError("decision_refused", "the decision is on other arguments than those of the request; look at it again")
-        return await self._reply(run, asked, "agentd.permission.decided", {"decision": decision} | terms)
+        return await self._reply(run, asked, "agentd.permission.decided", decided(asked["asked"], decision, terms))
 
     @staticmethod
-    def _only(asked: list[dict[str, Any]], call: str, *types: str) -> dict[str, Any]:
+    def _only(asked: Sequence[dict[str, Any]], call: str, *types: str) -> dict[str, Any]:
         meant = [w for w in asked if w["type"] in types and call in ("", w["call"], w["event"])]
         if len(meant) != 1:
             raise AgentdError("unknown_run", f"the run waits for {len(meant)} such answers" + ("; name the call" if meant else ""))
@@ -267,8 +284,8 @@ class Client:
         for attempt in range(5):
             try:
                 stored = json.loads((await self._transport.request(subject, body, wire.STRUCTURED)).data)
-            except (TimeoutError, Unavailable):
-                if attempt == 4:
+            except Unavailable as e:
+                if attempt == 4 or not e.retryable:
                     raise
                 await asyncio.sleep(0.2 * 2**attempt)
                 continue
@@ -280,12 +297,13 @@ class Client:
         answer = await self._transport.request(
             self._named(f"{self._root}.get.{wire.token(agent)}"), json.dumps(query).encode(), timeout=10
         )
-        if code := answer.headers.get("Nats-Service-Error-Code"):
-            raise AgentdError(code, answer.headers.get("Nats-Service-Error", ""))
+        code, text = answer.headers.get("Nats-Service-Error-Code"), answer.headers.get("Nats-Service-Error", "")
+        if code:
+            raise Unavailable(text) if code == "unavailable" else AgentdError(code, text)
         return json.loads(answer.data)
 
-    async def _history(self, run: Run, after: tuple[int, int]) -> list[Live]:
-        told: list[Live] = []
+    async def _history(self, run: Run, after: tuple[int, int]) -> builtins.list[Live]:
+        told: builtins.list[Live] = []
         while True:
             try:
                 page = await self._ask(run.agent, {"run": run.name, "after": {"rev": after[0], "i": after[1]}})
@@ -301,11 +319,13 @@ class Client:
             after = told[-1].mark
 
     async def _stored(self, subject: str) -> Message | None:
-        try:
-            found = await self._transport.request(f"$JS.API.DIRECT.GET.AGENTD_DONE.{subject}")
-        except TimeoutError:
-            return None
+        found = await self._transport.request(f"$JS.API.DIRECT.GET.{wire.stream(self._root, 'DONE')}.{subject}")
         return found if found.status == 0 and found.data else None
+
+
+def _not_yet(e: AgentdError) -> bool:
+    """Whether a run is not known yet, or nobody is there now who knows it."""
+    return e.code == "unknown_run" or isinstance(e, Unavailable) and e.retryable
 
 
 def _purged(run: Run, status: dict[str, Any]) -> AgentdError:

@@ -15,6 +15,7 @@ from collections import deque
 from typing import Any, AsyncIterator, Callable
 from urllib.parse import unquote, urlsplit
 
+from . import wire
 from .errors import AgentdError, Unavailable
 from .transport import Message
 
@@ -25,6 +26,7 @@ BUFFER = 1024
 # A server that has not answered a ping for two of these is gone.
 PING_EVERY = 10.0
 CONNECT_TIMEOUT = 5.0
+CLOSED = "the connection is closed"
 # What the server says when trying again does not help.
 REFUSED = re.compile("authoriz|authentic|permissions violation", re.IGNORECASE)
 
@@ -34,7 +36,7 @@ class Subscription:
         self._connection, self.sid, self.subject = connection, sid, subject
         self._waiting: deque[Message] = deque(maxlen=BUFFER)
         self._arrived = asyncio.Event()
-        self._over = False
+        self._over = ""
         self.missed = False
 
     def deliver(self, message: Message) -> None:
@@ -42,16 +44,16 @@ class Subscription:
         self._waiting.append(message)
         self._arrived.set()
 
-    def end(self) -> None:
-        self._over = True
+    def end(self, why: str) -> None:
+        self._over = why
         self._arrived.set()
 
     async def next(self, timeout: float | None = None) -> Message:
-        """The next message. Raises TimeoutError, and StopAsyncIteration when the subscription has ended."""
+        """The next message. Raises TimeoutError, and Unavailable when no more come."""
         async with asyncio.timeout(timeout):
             while not self._waiting:
                 if self._over:
-                    raise StopAsyncIteration
+                    raise Unavailable(self._over, retryable=False)
                 self._arrived.clear()
                 await self._arrived.wait()
         return self._waiting.popleft()
@@ -60,7 +62,10 @@ class Subscription:
         return self
 
     async def __anext__(self) -> Message:
-        return await self.next()
+        try:
+            return await self.next()
+        except Unavailable:
+            raise StopAsyncIteration from None
 
     async def unsubscribe(self) -> None:
         await self._connection.unsubscribe(self)
@@ -74,35 +79,38 @@ class Connection:
         self.user: str = options.get("user", "")
         self._inbox = f"{options.pop('inbox_prefix')}.{secrets.token_hex(11)}"
         self._subscriptions: dict[int, Subscription] = {}
-        self._replies: dict[str, asyncio.Future[Message]] = {}
+        # By the subject of the answer: that of the request, and who waits.
+        self._replies: dict[str, tuple[str, asyncio.Future[Message]]] = {}
         self._numbers = 0
         self._reconnected: list[Callable[[], Any]] = []
         self._writer: asyncio.StreamWriter | None = None
         self._ready = asyncio.Event()
         self._pongs = 0
         self._max_payload = 2**20
-        self._refused: Exception | None = None
-        self._denied: dict[str, asyncio.Future[Message]] = {}
+        self._refused: AgentdError | None = None
         self._running: asyncio.Task[None] | None = None
+        self._closed = False
 
     @classmethod
     async def open(
         cls, url: str, *, user: str = "", password: str = "", token: str = "", ca: str = "", cert: str = "", key: str = "",
-        inbox_prefix: str = "", name: str = "agentd-python", timeout: float = 10.0,
+        root: str = "", inbox_prefix: str = "", name: str = "agentd-python", timeout: float = 10.0,
     ) -> Connection:
-        """Connects to one of the servers in a comma-separated list. inbox_prefix is by default that of `agentd nats-config`
-        for the user, and _INBOX without one. Raises Unavailable when none answers in time, PermissionError when the login is refused."""
+        """Connects to one of the servers in a comma-separated list. The first may have the login, user:password@ or token@, where the
+        arguments have none. inbox_prefix is by default that of `agentd nats-config` for the user and the root, which is that of a
+        Client, and _INBOX without a user. Raises Unavailable when none answers in time, AgentdError: permission_denied when the login
+        is refused."""
         servers = [s if "//" in s else "nats://" + s for s in url.split(",")]
-        login = urlsplit(servers[0])
-        user, password = user or unquote(login.username or ""), password or unquote(login.password or "")
+        user, password, token = _login(servers[0], user, password, token)
         tls = None
         if ca or cert or any(urlsplit(s).scheme == "tls" for s in servers):
             tls = ssl.create_default_context(cafile=ca or None)
             if cert:
                 tls.load_cert_chain(cert, key or None)
+        inbox_prefix = inbox_prefix or (f"_INBOX_{wire.root_of(root)}_{user}" if user else "_INBOX")
         options = {
             "verbose": False, "pedantic": False, "headers": True, "no_responders": True, "protocol": 1, "lang": "python",
-            "version": "0.1.0", "name": name, "inbox_prefix": inbox_prefix or ("_INBOX_agentd_" + user if user else "_INBOX"),
+            "version": "0.1.0", "name": name, "inbox_prefix": inbox_prefix,
         }
         if user:
             options |= {"user": user, "pass": password}
@@ -113,22 +121,27 @@ class Connection:
         try:
             async with asyncio.timeout(timeout):
                 await connection._ready.wait()
+            if connection._refused:
+                raise connection._refused
         except TimeoutError:
             await connection.close()
-            raise connection._refused or Unavailable(f"no NATS server answers at {url}") from None
-        if connection._refused:
+            at = ",".join(_host(server) for server in servers)
+            raise connection._refused or Unavailable(f"no NATS server answers at {at}") from None
+        except BaseException:
             await connection.close()
-            raise connection._refused
+            raise
         return connection
 
     async def close(self) -> None:
+        """Ends it for good: whatever waits for it, or is asked of it later, raises Unavailable."""
+        self._closed = True
         if self._running:
             self._running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._running
+            await asyncio.wait({self._running})
         for subscription in self._subscriptions.values():
-            subscription.end()
-        self._fail(Unavailable("the connection is closed"))
+            subscription.end(CLOSED)
+        self._fail()
+        self._ready.set()  # who waits for the connection is told too
 
     def new_inbox(self) -> str:
         """A subject to subscribe to, for answers to several requests or several to one."""
@@ -141,8 +154,10 @@ class Connection:
         return lambda: self._reconnected.remove(call)
 
     async def publish(self, subject: str, data: bytes = b"", headers: dict[str, str] | None = None, reply: str = "") -> None:
-        """Sends a message; nobody says that it arrived. Waits while the connection is lost. Raises AgentdError: too_large."""
+        """Sends a message; nobody says that it arrived. Waits while the connection is lost. Raises AgentdError: too_large, and
+        Unavailable when it is closed."""
         await self._ready.wait()
+        self._check_open()
         if any(c in subject + reply for c in " \r\n\t") or not subject:
             raise ValueError(f"{subject!r} is not a subject")
         head = header_block(headers)
@@ -156,22 +171,22 @@ class Connection:
         self._numbers += 1
         reply = f"{self._inbox}.{self._numbers}"
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._replies[reply] = answer
-        self._denied[subject] = answer
+        self._replies[reply] = subject, answer
         try:
             async with asyncio.timeout(timeout):
                 await self.publish(subject, data, headers, reply)
                 message = await answer
+        except TimeoutError:
+            raise unanswered(subject) from None
         finally:
-            self._replies.pop(reply, None)
-            if self._denied.get(subject) is answer:
-                del self._denied[subject]
+            del self._replies[reply]
         if message.status == 503:
             raise Unavailable(f"nobody listens on {subject}")
         return message
 
     async def subscribe(self, subject: str) -> Subscription:
         """Messages on a subject; those on an inbox made by new_inbox come with the subject that they were published on."""
+        self._check_open()
         self._numbers += 1
         subscription = Subscription(self, self._numbers, subject)
         self._subscriptions[subscription.sid] = subscription
@@ -181,22 +196,23 @@ class Connection:
     async def unsubscribe(self, subscription: Subscription) -> None:
         if self._subscriptions.pop(subscription.sid, None):
             await self._tell(f"UNSUB {subscription.sid}")
-        subscription.end()
+        subscription.end("the subscription has ended")
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Unavailable(CLOSED, retryable=False)
 
     async def _tell(self, operation: str) -> None:
         """Of a subscription; a server that is not there is told of all when it is."""
         if self._ready.is_set():
-            with contextlib.suppress(Unavailable):
-                await self._send(operation.encode() + b"\r\n")
+            await self._send(operation.encode() + b"\r\n")
 
     async def _send(self, data: bytes) -> None:
-        if not self._writer:
-            raise Unavailable("the connection is lost")
-        try:
-            self._writer.write(data)
-            await self._writer.drain()
-        except OSError as e:
-            raise Unavailable(f"the connection is lost: {e}") from None
+        """What a connection does not take that is lost just now is lost with it, which whoever reads from it notices."""
+        if self._writer:
+            with contextlib.suppress(OSError):
+                self._writer.write(data)
+                await self._writer.drain()
 
     async def _run(self) -> None:
         """Connects, and connects again for ever, unless the first login is refused."""
@@ -205,7 +221,7 @@ class Connection:
             for server in self._servers:
                 try:
                     reader = await self._connect(server)
-                except PermissionError as e:
+                except AgentdError as e:
                     self._refused = e
                     if first:
                         self._ready.set()
@@ -236,8 +252,7 @@ class Connection:
                 self._writer.write(hello + b"PING\r\n")
                 while (line := await reader.readuntil(b"\r\n")) != b"PONG\r\n":
                     if line.startswith(b"-ERR"):
-                        text = line[4:].decode(errors="replace").strip()
-                        raise (PermissionError if REFUSED.search(text) else ConnectionError)(text)
+                        raise refusal(host, line[4:].decode(errors="replace").strip("' \r\n"))
                     if line.startswith(b"INFO "):
                         self._informed(line[len("INFO "):])
                 # Now, with those that came meanwhile; and one that the server refuses is no login that it refuses.
@@ -262,7 +277,7 @@ class Connection:
         try:
             while True:
                 await self._operation(reader, await reader.readuntil(b"\r\n"))
-        except (asyncio.IncompleteReadError, ConnectionError, Unavailable):
+        except (asyncio.IncompleteReadError, ConnectionError):
             log.warning("the connection to NATS is lost: the server closed it")
         except (OSError, asyncio.LimitOverrunError, ValueError) as e:
             log.warning("the connection to NATS is lost: %s", e)
@@ -272,10 +287,13 @@ class Connection:
             if self._writer:
                 self._writer.close()
             self._writer = None
-            self._fail(Unavailable("the connection was lost before the answer came"))
+            self._fail()
 
-    def _fail(self, error: Exception) -> None:
-        for answer in self._replies.values():
+    def _fail(self) -> None:
+        """Tells whoever waits for an answer that none comes."""
+        why = CLOSED if self._closed else "the connection was lost before the answer came"
+        error = Unavailable(why, retryable=not self._closed)
+        for _, answer in self._replies.values():
             if not answer.done():
                 answer.set_exception(error)
 
@@ -287,8 +305,7 @@ class Connection:
                 self._writer.transport.abort()
                 return
             self._pongs += 1
-            with contextlib.suppress(Unavailable):
-                await self._send(b"PING\r\n")
+            await self._send(b"PING\r\n")
 
     async def _operation(self, reader: asyncio.StreamReader, line: bytes) -> None:
         operation, _, rest = line.rstrip(b"\r\n").partition(b" ")
@@ -312,7 +329,7 @@ class Connection:
         headers, status = parse_headers(body[:split])
         message = Message(subject, body[split:], reply, headers, status)
         if sid == 0:
-            answer = self._replies.get(subject)
+            _, answer = self._replies.get(subject, ("", None))
             if answer and not answer.done():
                 answer.set_result(message)
         elif subscription := self._subscriptions.get(sid):
@@ -323,9 +340,30 @@ class Connection:
         log.error("NATS says: %s", text)
         if not text.lower().startswith("permissions violation"):
             return
-        for subject, answer in self._denied.items():
+        for subject, answer in self._replies.values():
             if f'"{subject}"' in text and not answer.done():
-                answer.set_exception(PermissionError(text))
+                answer.set_exception(AgentdError("permission_denied", f"the NATS server does not let this user publish on {subject}"))
+
+
+def _login(server: str, user: str, password: str, token: str) -> tuple[str, str, str]:
+    """User, password and token, from a server's URL where they are not given."""
+    address = urlsplit(server)
+    if user or token or not address.username:
+        return user, password, token
+    if address.password is None and not password:
+        return "", "", unquote(address.username)
+    return unquote(address.username), password or unquote(address.password or ""), ""
+
+
+def refusal(host: str, text: str) -> Exception:
+    """What a server says in place of letting a client in: trying again helps, unless it is about the login."""
+    if REFUSED.search(text):
+        return AgentdError("permission_denied", f"the NATS server at {host} refuses the login: {text}")
+    return ConnectionError(text)
+
+
+def unanswered(subject: str) -> Unavailable:
+    return Unavailable(f"nobody has answered on {subject} in time; look at the workers and the server, and try again")
 
 
 def _host(server: str) -> str:

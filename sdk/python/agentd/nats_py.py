@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, AsyncIterator, Callable
 
 from .errors import Unavailable
-from .nats import checked_size, header_block
+from .nats import CLOSED, checked_size, header_block, unanswered
 from .transport import Message
 
 if TYPE_CHECKING:
@@ -34,13 +34,16 @@ class Subscription:
         except nats.errors.TimeoutError:
             raise TimeoutError from None
         except (nats.errors.BadSubscriptionError, nats.errors.ConnectionClosedError):
-            raise StopAsyncIteration from None
+            raise Unavailable(CLOSED, retryable=False) from None
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self
 
     async def __anext__(self) -> Message:
-        return await self.next()
+        try:
+            return await self.next()
+        except Unavailable:
+            raise StopAsyncIteration from None
 
     async def unsubscribe(self) -> None:
         await self._subscription.unsubscribe()
@@ -68,8 +71,13 @@ class Adapter:
         return self._client.new_inbox()
 
     async def publish(self, subject: str, data: bytes = b"", headers: dict[str, str] | None = None, reply: str = "") -> None:
+        import nats.errors
+
         self._check_size(subject, data, headers)
-        await self._client.publish(subject, data, reply=reply, headers=headers)
+        try:
+            await self._client.publish(subject, data, reply=reply, headers=headers)
+        except nats.errors.ConnectionClosedError:
+            raise Unavailable(CLOSED, retryable=False) from None
 
     def _check_size(self, subject: str, data: bytes, headers: dict[str, str] | None) -> None:
         """nats-py does not count the headers, and the server does."""
@@ -86,10 +94,17 @@ class Adapter:
         except nats.errors.NoRespondersError:
             raise Unavailable(f"nobody listens on {subject}") from None
         except nats.errors.TimeoutError:
-            raise TimeoutError from None
+            raise unanswered(subject) from None
+        except nats.errors.ConnectionClosedError:
+            raise Unavailable(CLOSED, retryable=False) from None
 
     async def subscribe(self, subject: str) -> Subscription:
-        return Subscription(await self._client.subscribe(subject), subject)
+        import nats.errors
+
+        try:
+            return Subscription(await self._client.subscribe(subject), subject)
+        except nats.errors.ConnectionClosedError:
+            raise Unavailable(CLOSED, retryable=False) from None
 
     async def close(self) -> None:
         await self._client.drain()

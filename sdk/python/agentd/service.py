@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
+import inspect
 import json
 import logging
 import signal
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Awaitable, Callable
 
+from . import contract as contracts
 from . import wire
 from .errors import AgentdError, ToolError, Unavailable
 from .transport import Message, Transport, connect
@@ -29,6 +31,8 @@ PATIENCE = 1.0
 MISSING = (10059, 10014)
 # The server refuses to store a second answer on a reply subject with this code.
 WRONG_LAST_SEQUENCE = 10071
+# How many voided calls are remembered, so that one that is still to come is not begun.
+REMEMBERED = 4096
 # What others read of an error that is not for them to read.
 INTERNAL = AgentdError("internal", "internal error")
 
@@ -46,7 +50,7 @@ class Call:
     event: dict[str, Any]
 
 
-Handler = Callable[[Call, Any], Awaitable[dict[str, Any]]]
+Handler = Callable[[Call, Any], Awaitable[dict[str, Any]] | dict[str, Any]]
 
 
 class Service:
@@ -55,20 +59,22 @@ class Service:
     With the package jsonschema, calls and answers are checked against the contract here as well; agentd checks both anyway.
     slots is how many calls are handled at once. A handler whose call is voided is cancelled: at once with hear_voids, which
     needs the right to subscribe to agentd.void.<domain>.<type>.>, and else when this program happens to be given the void.
+    root is the first token of every subject: by default AGENTD_ROOT, else agentd.
     """
 
-    def __init__(self, contract: dict[str, Any] | str | Path, *, slots: int = 16, hear_voids: bool = True):
-        self.contract = contract if isinstance(contract, dict) else _read(Path(contract))
+    def __init__(self, contract: dict[str, Any] | str | Path, *, slots: int = 16, hear_voids: bool = True, root: str = ""):
+        self.contract = contract if isinstance(contract, dict) else contracts.read(Path(contract))
         self.type: str = self.contract["type"]
         self.domain: str = self.contract.get("domain") or ""
-        self.slots, self.hear_voids = slots, hear_voids
+        self.slots, self.hear_voids, self.root = slots, hear_voids, wire.root_of(root)
         self._handlers: dict[str, Handler] = {}
-        self._checks: dict[tuple[str, str], Any] = {}
+        self._checks = contracts.Checks()
 
     def handle(self, version: str = "") -> Callable[[Handler], Handler]:
         """Decorates the handler of a version; without one, of every version that has none of its own.
 
-        It takes the call and its data and returns the answer's data; what it raises becomes the call's error.
+        It takes the call and its data and returns the answer's data; what it raises becomes the call's error. One that is not async
+        holds up the others for as long as it takes.
         """
         if version and version not in self.contract["versions"]:
             raise ValueError(f"{self.type} has no version {version}: it has {', '.join(self.contract['versions'])}")
@@ -90,61 +96,77 @@ class Service:
         for number in (signal.SIGTERM, signal.SIGINT):
             with contextlib.suppress(NotImplementedError):  # Windows
                 loop.add_signal_handler(number, stop.set)
-        transport = await connect(url, name=self.type, **options)
+        transport = await connect(url, **({"name": self.type, "root": self.root} | options))
         try:
             await self.serve(transport, stop)
         finally:
             await transport.close()
 
     async def serve(self, transport: Transport, stop: asyncio.Event | None = None) -> None:
-        """Serves on a connection until stop is set, and then until the calls in hand are answered."""
+        """Serves on a connection until stop is set, and then until the calls in hand are answered. Raises AgentdError: config for what
+        cannot be served, and Unavailable when the connection is closed."""
+        self._check_servable()
         if importlib.util.find_spec("jsonschema") is None:
             log.warning("calls and answers are not checked here: the package jsonschema is missing; pip install 'agentd[contracts]'")
         await _Serving(self, transport, stop or asyncio.Event()).run()
 
+    def _check_servable(self) -> None:
+        versions = self.contract.get("versions") or {}
+        faults = [
+            {"path": f"{self.type} {version}", "expected": "a handler", "got": "none"} for version in versions if not self._handler(version)
+        ]
+        if not versions:
+            faults.append({"path": "$.versions", "expected": "at least one", "got": "none"})
+        if not self.contract.get("uri"):
+            faults.append({"path": "$.uri", "expected": "a URI", "got": "nothing"})
+        if self.slots < 1:
+            faults.append({"path": "slots", "expected": "at least 1", "got": str(self.slots)})
+        if faults:
+            raise AgentdError("config", f"the service {self.type} cannot be run", faults=faults)
+
+    def _handler(self, version: str) -> Handler | None:
+        return self._handlers.get(version) or self._handlers.get("")
+
     async def answer(self, call: Call) -> dict[str, Any]:
-        """The type and data of the answer to a call, as an event with these members alone."""
-        definition = self.contract["versions"].get(call.version)
-        handler = self._handlers.get(call.version) or self._handlers.get("")
+        """The type and data of the answer to a call, as an event with these members alone. Raises AgentdError for what the caller may read."""
+        definition, handler = self.contract["versions"].get(call.version), self._handler(call.version)
         if definition is None or handler is None:
             raise AgentdError("contract_missing", f"version {call.version} of {self.type} is not served here")
-        self._check(call.version, "", definition["accepts"], call.data)
-        returned = await handler(call, call.data)
+        if faults := self._checks.faults(f"{call.version} accepts", definition["accepts"], call.data):
+            raise AgentdError("contract_violation", "the data does not fit the contract", faults=faults)
+        returned = await _returned(handler, call)
         types = list(definition["emits"])
         data = dict(returned) if isinstance(returned, dict) else {}  # the handler may return the same dict again
         kind = data.pop("$type", types[0])
         if not isinstance(returned, dict) or kind not in types:
             raise TypeError(f"the handler returned {type(returned).__name__}; want a dict, with $type one of {', '.join(types)}")
-        self._check(call.version, kind, definition["emits"][kind], data)
+        if faults := self._checks.faults(f"{call.version} emits {kind}", definition["emits"][kind], data):
+            raise TypeError(f"the handler's answer does not fit {kind}: {faults}")
         return {"type": kind, "data": data}
 
-    def _check(self, version: str, kind: str, schema: dict[str, Any], data: dict[str, Any]) -> None:
-        """Raises AgentdError: contract_violation, with every fault."""
-        validator = self._checks.get((version, kind))
-        if validator is None:
-            try:
-                import jsonschema
-            except ImportError:
-                return
-            cls = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-            validator = self._checks[version, kind] = cls(schema)
-        faults = [{"path": e.json_path, "expected": e.message, "got": type(e.instance).__name__} for e in validator.iter_errors(data)]
-        if not faults:
-            return
-        if kind:
-            raise TypeError(f"the answer does not fit {kind}: {faults}")  # the service's own fault
-        raise AgentdError("contract_violation", "the data does not fit the contract", faults=faults)
 
-
-def _read(path: Path) -> dict[str, Any]:
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".json":
-        return json.loads(text)
+async def _returned(handler: Handler, call: Call) -> Any:
+    """What a handler returns. Raises AgentdError for what the caller may read: ToolError, deadline_exceeded. A call that is due already is
+    not begun."""
+    left = wire.seconds_until(call.event.get("expirytime"))
+    if left is not None and left <= 0:
+        raise _overdue()
     try:
-        import yaml
-    except ImportError:
-        raise ImportError(f"{path} needs the package pyyaml; or use JSON: agentd contracts show --json") from None
-    return yaml.safe_load(text)
+        async with asyncio.timeout(left) as due:
+            returned = handler(call, call.data)
+            return await returned if inspect.isawaitable(returned) else returned
+    except ToolError:
+        raise
+    except AgentdError as e:
+        raise RuntimeError("the handler raised what its caller may not read; raise ToolError with what it may") from e
+    except TimeoutError as e:
+        if due.expired():
+            raise _overdue() from e
+        raise
+
+
+def _overdue() -> AgentdError:
+    return AgentdError("deadline_exceeded", "the service took too long", retryable=True)
 
 
 class _Trouble:
@@ -178,6 +200,10 @@ def _reason(error: Exception) -> str:
     return str(error) or "the server does not answer"
 
 
+def _kind(subject: str) -> str:
+    return (subject.split(".", 2) + [""])[1]
+
+
 class _Serving:
     """A service while it runs."""
 
@@ -185,12 +211,14 @@ class _Serving:
         self.service, self.transport, self.stop = service, transport, stop
         self.active: dict[str, asyncio.Task[None]] = {}
         self.voided: set[asyncio.Task[None]] = set()
+        # The last calls that were voided, in hand or still to come: an ordered set of ids.
+        self.remembered: dict[str, None] = {}
         self.free = asyncio.Semaphore(service.slots)
 
     async def run(self) -> None:
         tokens = f"{wire.domain_token(self.service.domain)}.{wire.token(self.service.type)}"
         consumer = "svc_" + tokens.replace(".", "_")
-        hearing = asyncio.create_task(self._hear(f"agentd.void.{tokens}.>"))
+        hearing = asyncio.create_task(self._hear(f"{self.service.root}.void.{tokens}.>"))
         try:
             consumers = await self._consumers(consumer)
             if consumers:
@@ -208,29 +236,37 @@ class _Serving:
     async def _hear(self, subject: str) -> None:
         if self.service.hear_voids:
             async for message in await self.transport.subscribe(subject):
-                self._void(message.subject)
+                # Whoever may make a consumer may have other messages delivered here: they keep the subject that they came on.
+                if _kind(message.subject) == "void":
+                    self._void(message.subject)
 
     def _void(self, subject: str) -> None:
-        if task := self.active.get(subject.rsplit(".", 1)[1]):
+        name = subject.rsplit(".", 1)[1]
+        self.remembered[name] = None
+        if len(self.remembered) > REMEMBERED:
+            del self.remembered[next(iter(self.remembered))]
+        if task := self.active.get(name):
             self.voided.add(task)
             task.cancel()
 
     async def _consumers(self, name: str) -> list[str]:
         """The consumers that have the service's calls, each as the server knows it: one on AGENTD_OUT, or one on each of the streams
         that calls are divided into, which the first of these says."""
-        trouble = _Trouble(name)
+        trouble, out = _Trouble(name), wire.stream(self.service.root, "OUT")
         while not self.stop.is_set():
             try:
-                for stream in ("AGENTD_OUT", "AGENTD_OUT_0"):
+                for stream in (out, f"{out}_0"):
                     config = await self._config(f"{stream}.{name}")
                     if config is None:
                         continue
                     partitions = int((config.get("metadata") or {}).get("agentd-partitions", 1))
-                    return [f"{stream}.{name}"] if partitions == 1 else [f"AGENTD_OUT_{i}.{name}" for i in range(partitions)]
+                    return [f"{stream}.{name}"] if partitions == 1 else [f"{out}_{i}.{name}" for i in range(partitions)]
                 trouble.missing()
-            except PermissionError:
-                return [f"AGENTD_OUT.{name}"]  # it may ask for calls, and for nothing else
-            except (TimeoutError, Unavailable) as e:
+            except AgentdError as e:
+                if e.code == "permission_denied":
+                    return [f"{out}.{name}"]  # it may ask for calls, and for nothing else
+                if not e.retryable:
+                    raise
                 trouble.failed(e)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.stop.wait(), 1)
@@ -280,7 +316,9 @@ class _Serving:
                     trouble.over()
                     return None if message.status else message
                 trouble.refused(message.status)
-        except Exception as e:  # whatever it is, calls may come again
+        except Exception as e:  # whatever it is, calls may come again, unless the connection was closed
+            if isinstance(e, Unavailable) and not e.retryable:
+                raise
             trouble.failed(e)
         await asyncio.sleep(1)
         return None
@@ -298,7 +336,9 @@ class _Serving:
     async def _exists(self, consumer: str) -> bool:
         try:
             return await self._config(consumer) is not None
-        except PermissionError:
+        except AgentdError as e:
+            if e.code != "permission_denied":
+                raise
             return True  # as far as it may know
 
     async def _config(self, consumer: str) -> dict[str, Any] | None:
@@ -312,12 +352,14 @@ class _Serving:
 
     def _begin(self, message: Message) -> None:
         name = message.subject.rsplit(".", 1)[1]
-        if message.subject.split(".", 2)[1] == "void":
+        if _kind(message.subject) == "void":
             self._void(message.subject)
             task = asyncio.create_task(self.transport.publish(message.reply, b"+ACK"))
         elif name in self.active:  # the delivery in hand settles this one too
             self.free.release()
             return
+        elif name in self.remembered:  # nobody waits for it
+            task = asyncio.create_task(self.transport.publish(message.reply, b"+ACK"))
         else:
             task = asyncio.create_task(self._handle(message))
             self.active[name] = task
@@ -365,38 +407,33 @@ class _Serving:
         except AgentdError as e:
             log.error("a message on %s is not a call and is passed over: %s", message.subject, e)
             return None
-        schema = event.get("dataschema") or ""
-        call = Call(
-            key=found[0], id=event["id"], data=event["data"], version=schema.rpartition("/")[2], agent=event.get("agent") or "",
-            run=event.get("subject") or "", event=event,
-        )
         reply = {
-            "specversion": "1.0", "id": f"{call.id}-answer", "source": self.service.type, "subject": event.get("subject"),
-            "time": wire.now(), "datacontenttype": "application/json", "dataschema": schema, "parentid": call.id,
+            "specversion": "1.0", "id": f"{event['id']}-answer", "source": self.service.type, "subject": event.get("subject"),
+            "time": wire.now(), "datacontenttype": "application/json", "parentid": event["id"], "to": event.get("redirectto"),
             **{name: event.get(name) for name in ("accesscontrol", "traceparent", "tracestate")},
         }
         try:
-            async with asyncio.timeout(wire.seconds_until(event.get("expirytime"))) as due:
-                return reply | await self.service.answer(call)
+            version = contracts.called(self.service.contract, event)
+            call = Call(
+                key=found[0], id=event["id"], data=event["data"], version=version, agent=event.get("agent") or "",
+                run=event.get("subject") or "", event=event,
+            )
+            schema = event.get("dataschema") or f"{self.service.contract['uri']}/{version}"
+            return reply | {"dataschema": schema} | await self.service.answer(call)
         except AgentdError as e:
             error = e
-        except TimeoutError as e:
-            if not due.expired():
-                log.exception("the handler of call %s failed", call.id)
-                error = INTERNAL
-            else:
-                error = AgentdError("deadline_exceeded", "the service took too long", retryable=True)
         except (Exception, asyncio.CancelledError) as e:
             if asyncio.current_task().cancelling():  # else it was something of the handler's that was cancelled
                 raise asyncio.CancelledError from e
-            log.exception("the handler of call %s failed", call.id)
+            log.exception("the handler of call %s failed", event["id"])
             error = INTERNAL
         return self._failure(reply, error)
 
     def _failure(self, answer: dict[str, Any], error: AgentdError) -> dict[str, Any]:
         """The error in place of an answer."""
-        base = self.service.contract.get("uri") or answer["dataschema"].rpartition("/")[0]
-        return answer | {"type": f"sys.{self.service.type}.error", "dataschema": f"{base}/0.0.0", "data": error.data()}
+        return answer | {
+            "type": f"sys.{self.service.type}.error", "dataschema": f"{self.service.contract['uri']}/0.0.0", "data": error.data(),
+        }
 
     async def _respond(self, subject: str, answer: dict[str, Any]) -> bool:
         """Stores the answer, or the error that it cannot be sent: a handler that is called again would return the same. False leaves
@@ -414,7 +451,7 @@ class _Serving:
         for pause in (0.05, 0.2, 1.0, 3.0, 0.0):
             try:
                 stored = json.loads((await self.transport.request(subject, body, headers)).data)
-            except (TimeoutError, Unavailable) as e:
+            except Unavailable as e:
                 log.warning("the answer to call %s is not stored yet: %s", event["parentid"], _reason(e))
                 await asyncio.sleep(pause)
                 continue

@@ -19,7 +19,8 @@ class Message:
 
 
 class Subscription(Protocol):
-    """An iterator over messages. One that is too slow loses the oldest, and missed becomes true."""
+    """An iterator over messages. One that is too slow loses the oldest, and missed becomes true. next raises TimeoutError, and
+    Unavailable that is not retryable when no more come."""
 
     subject: str
     missed: bool
@@ -30,7 +31,8 @@ class Subscription(Protocol):
 
 
 class Transport(Protocol):
-    """A connection that reconnects by itself and subscribes again. user is its login's name, "" without one."""
+    """A connection that reconnects by itself and subscribes again. user is its login's name, "" without one. Once it is closed, its
+    methods raise Unavailable that is not retryable."""
 
     user: str
 
@@ -41,7 +43,7 @@ class Transport(Protocol):
     async def request(
         self, subject: str, data: bytes = b"", headers: dict[str, str] | None = None, timeout: float = 5.0
     ) -> Message:
-        """The answer. Raises as publish does, TimeoutError, Unavailable when nobody listens, and PermissionError when the server forbids it."""
+        """The answer. Raises as publish does, Unavailable when nobody listens or answers in time, and AgentdError: permission_denied."""
         ...
 
     async def subscribe(self, subject: str) -> Subscription: ...

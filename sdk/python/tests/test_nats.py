@@ -4,8 +4,9 @@ import asyncio
 import logging
 import unittest
 
-from agentd.errors import AgentdError
-from agentd.nats import Connection
+from agentd import Client, Run
+from agentd.errors import AgentdError, Unavailable
+from agentd.nats import Connection, _login
 
 
 class Connected(unittest.IsolatedAsyncioTestCase):
@@ -24,6 +25,8 @@ class Connected(unittest.IsolatedAsyncioTestCase):
                 lines.append(line)
                 if line.startswith(b"SUB refused"):
                     writer.write(b"-ERR 'Permissions Violation for Subscription to \"refused\"'\r\n")
+                if b" forbidden " in line:
+                    writer.write(b"-ERR 'Permissions Violation for Publish to \"forbidden\"'\r\n")
                 if line == b"PING\r\n":
                     await self.greeted.wait()
                     writer.write(b"PONG\r\n")
@@ -70,6 +73,103 @@ class Connected(unittest.IsolatedAsyncioTestCase):
         async with asyncio.timeout(5):
             await self.connection.publish("after")
         await self.told(1, b"SUB before", b"SUB refused", b"SUB meanwhile", b"PUB after")
+
+    async def test_what_uses_a_closed_connection_is_told_so(self):
+        client, run = Client(self.connection), Run("desk", "trip", "init")
+        waiting = [asyncio.create_task(do) for do in (
+            client.wait(run), client.wait(Run("desk", "trip")), self.told_of(client, run), self.connection.request("never", timeout=60),
+            (await self.connection.subscribe("quiet")).next(),
+        )]
+        stream = await self.connection.subscribe("iterated")
+        await self.told(0, b"SUB agentd.done.desk", b"SUB agentd.stream.desk", b"SUB iterated", b"PUB never", b"PUB agentd.get")
+        await self.connection.close()
+        self.assertEqual([message async for message in stream], [])
+        for do in (
+            *waiting, self.connection.publish("after"), self.connection.request("after"), self.connection.subscribe("after"),
+            client.wait(run), client.wait(Run("desk", "trip")), self.told_of(client, run), client.start("desk", {}), client.cancel(run),
+        ):
+            with self.subTest(do=do):
+                with self.assertRaises(Unavailable) as caught:
+                    async with asyncio.timeout(5):
+                        await do
+                self.assertFalse(caught.exception.retryable)
+
+    async def test_what_is_sent_as_the_connection_is_lost_is_lost(self):
+        self.connection._writer.transport.abort()
+        await self.connection.publish("lost")
+        self.connection._writer.transport.abort()
+        with self.assertRaises(Unavailable) as caught:
+            await self.connection.request("lost", timeout=60)
+        self.assertTrue(caught.exception.retryable)
+
+    async def told_of(self, client, run):
+        async for _ in client.follow(run):
+            pass
+
+    async def test_what_the_server_does_not_answer_is_unavailable(self):
+        with self.assertRaises(Unavailable) as caught:
+            await self.connection.request("never", timeout=0.01)
+        self.assertTrue(caught.exception.retryable)
+        with self.assertRaises(TimeoutError):  # of whoever asks, not ours
+            async with asyncio.timeout(0.01):
+                await self.connection.request("never")
+
+    async def test_what_the_server_forbids_is_an_error_of_ours(self):
+        requests = [asyncio.create_task(self.connection.request("forbidden")) for _ in range(2)]
+        for answer in await asyncio.gather(*requests, return_exceptions=True):
+            self.assertEqual((type(answer), answer.code), (AgentdError, "permission_denied"))
+
+
+class Login(unittest.IsolatedAsyncioTestCase):
+    async def test_inboxes_are_those_of_its_user_and_root(self):
+        async def serve(reader, writer):
+            writer.write(b"INFO {}\r\n")
+            await reader.readuntil(b"PING\r\n")
+            writer.write(b"PONG\r\n")
+            await reader.read()
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        for options, inbox in (
+            ({}, "_INBOX."), ({"user": "ann"}, "_INBOX_agentd_ann."), ({"user": "ann", "root": "acme"}, "_INBOX_acme_ann."),
+            ({"user": "ann", "inbox_prefix": "_INBOX_other"}, "_INBOX_other."),
+        ):
+            connection = await Connection.open("127.0.0.1:%d" % server.sockets[0].getsockname()[1], **options)
+            self.assertTrue(connection.new_inbox().startswith(inbox), (options, connection.new_inbox()))
+            await connection.close()
+        server.close()
+
+    def test_is_of_the_url_where_none_is_given(self):
+        for server, given, want in (
+            ("nats://h", ("", "", ""), ("", "", "")),
+            ("nats://s%40cret@h", ("", "", ""), ("", "", "s@cret")),
+            ("nats://ann:p%3Aw@h", ("", "", ""), ("ann", "p:w", "")),
+            ("nats://ann:@h", ("", "", ""), ("ann", "", "")),
+            ("nats://ann@h", ("", "pw", ""), ("ann", "pw", "")),
+            ("nats://ann:pw@h", ("bob", "other", ""), ("bob", "other", "")),
+            ("nats://ann:pw@h", ("", "", "token"), ("", "", "token")),
+        ):
+            with self.subTest(server=server, given=given):
+                self.assertEqual(_login(server, *given), want)
+
+    async def refused(self, greeting):
+        """The error of a login at a server that says this, and then nothing."""
+
+        async def serve(reader, writer):
+            writer.write(greeting)
+            await reader.read()
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        with self.assertRaises(AgentdError) as caught:
+            await Connection.open("nats://ann:s3cret@127.0.0.1:%d" % server.sockets[0].getsockname()[1], timeout=0.1)
+        server.close()
+        self.assertNotIn("s3cret", str(caught.exception))
+        return caught.exception.code
+
+    async def test_is_in_no_error(self):
+        self.assertEqual(await self.refused(b"INFO {}\r\n"), "unavailable")
+        self.assertEqual(await self.refused(b"INFO {}\r\n-ERR 'Authorization Violation'\r\n"), "permission_denied")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,9 @@ import contextlib
 import json
 import logging
 import unittest
+from unittest import mock
 
+from agentd import service
 from agentd.errors import AgentdError, ToolError, Unavailable
 from agentd.service import Service
 from agentd.transport import Message
@@ -17,9 +19,13 @@ CONTRACT = {"uri": "#/weather/forecast", "type": "weather.forecast", "versions":
 }}}
 
 
-def delivery(subject=DELIVERED):
+def delivery(subject=DELIVERED, **attributes):
     event = {"specversion": "1.0", "id": CALL, "source": "s", "type": "weather.forecast", "dataschema": "#/weather/forecast/1.0.0"}
-    return Message(subject, json.dumps(event).encode(), "settle")
+    return Message(subject, json.dumps(event | attributes).encode(), "settle")
+
+
+async def sunny(call, data):
+    return {"text": "sunny"}
 
 
 class Inbox:
@@ -44,7 +50,7 @@ class Connection:
 
     def __init__(self, *messages, failures=()):
         self.messages, self.failures = list(messages), list(failures)
-        self.answers, self.settled = [], []
+        self.answers, self.settled, self.subscribed, self.asked = [], [], [], []
 
     def new_inbox(self):
         return "inbox"
@@ -55,6 +61,7 @@ class Connection:
     async def subscribe(self, subject):
         if self.failures:
             raise self.failures.pop(0)
+        self.subscribed.append(subject)
         return Inbox(subject, self.messages)
 
     async def publish(self, subject, data=b"", headers=None, reply=""):
@@ -63,6 +70,7 @@ class Connection:
 
     async def request(self, subject, data=b"", headers=None, timeout=5.0):
         if subject.startswith("$JS"):
+            self.asked.append(subject)
             return Message("", b'{"config": {}}')
         if len(data) > 2**20:
             raise AgentdError("too_large", "it is")
@@ -84,19 +92,19 @@ class Serving(unittest.IsolatedAsyncioTestCase):
     @contextlib.asynccontextmanager
     async def serving(self, handler, *messages, **options):
         """The connection, and the task of a service that is cancelled at the end."""
-        service = Service(CONTRACT, hear_voids=False)
-        service.handle()(handler)
+        serving = Service(CONTRACT, hear_voids=False)
+        serving.handle()(handler)
         connection = Connection(*messages, **options)
-        task = asyncio.create_task(service.serve(connection))
+        task = asyncio.create_task(serving.serve(connection))
         try:
             yield connection, task
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def answer(self, handler):
+    async def answer(self, handler, **attributes):
         """The one answer to a call, which is acknowledged then."""
-        async with self.serving(handler, delivery()) as (connection, _):
+        async with self.serving(handler, delivery(**attributes)) as (connection, _):
             await until(lambda: connection.settled)
         self.assertEqual(connection.settled, [b"+ACK"])
         self.assertEqual(len(connection.answers), 1)
@@ -133,6 +141,34 @@ class Serving(unittest.IsolatedAsyncioTestCase):
             await until(lambda: len(connection.settled) == 2)
         self.assertEqual((connection.settled, connection.answers), ([b"+ACK", b"+ACK"], []))
 
+    async def test_a_call_that_was_voided_before_is_not_begun(self):
+        called = []
+
+        async def forecast(call, data):
+            called.append(call.id)
+            return {"text": "sunny"}
+
+        voids = [delivery(DELIVERED.replace(".out.", ".void.").replace(CALL, name)) for name in (CALL, "another")]
+        async with self.serving(forecast, *voids, delivery()) as (connection, _):
+            await until(lambda: len(connection.settled) == 3)
+        self.assertEqual((connection.settled, connection.answers, called), ([b"+ACK"] * 3, [], []))
+        with mock.patch.object(service, "REMEMBERED", 1):  # what is too long ago is forgotten
+            async with self.serving(forecast, *voids, delivery()) as (connection, _):
+                await until(lambda: len(connection.settled) == 3)
+        self.assertEqual((len(connection.answers), called), (1, [CALL]))
+
+    async def test_a_call_that_is_due_is_not_begun(self):
+        called = []
+
+        async def forecast(call, data):
+            called.append(call)
+            return {"text": "sunny"}
+
+        answer = await self.answer(forecast, expirytime="2020-01-01T00:00:00Z")
+        self.assertEqual((answer["data"]["code"], answer["data"]["retryable"], called), ("deadline_exceeded", True, []))
+        for expirytime in ("9999-01-01T00:00:00Z", 5, "soon"):
+            self.assertEqual((await self.answer(forecast, expirytime=expirytime))["type"], "weather.forecast.done")
+
     async def test_what_a_handler_has_cancelled_itself_is_an_error(self):
         async def forecast(call, data):
             other = asyncio.create_task(asyncio.sleep(60))
@@ -161,12 +197,83 @@ class Serving(unittest.IsolatedAsyncioTestCase):
                 self.assertEqual((answer["type"], answer["data"]["code"]), ("sys.weather.forecast.error", code))
                 self.assertEqual((answer["parentid"], answer["dataschema"]), (CALL, "#/weather/forecast/0.0.0"))
 
-    async def test_a_service_goes_on_when_it_cannot_ask_for_calls(self):
-        async def forecast(call, data):
-            return {"text": "sunny"}
+    async def test_others_read_nothing_of_errors_that_are_not_for_them(self):
+        class Secret(AgentdError):
+            pass
 
+        for error in (Unavailable("s3cret"), Secret("contract_violation", "s3cret"), KeyError("s3cret"), TimeoutError("s3cret")):
+            async def forecast(call, data):
+                raise error
+
+            with self.subTest(error=error):
+                data = (await self.answer(forecast))["data"]
+                self.assertEqual((data["code"], data["errorMessage"]), ("internal", "internal error"))
+
+    async def test_what_is_no_answer_is_an_error_that_is_logged(self):
+        logging.disable(logging.NOTSET)
+        for returned, said in (
+            (None, "returned NoneType; want a dict"), ([], "returned list; want a dict"), ("sunny", "returned str; want a dict"),
+            ({"$type": "weather.other"}, "with $type one of weather.forecast.done, weather.unknown"),
+            ({"degrees": float("nan")}, "expected JSON, which is of dict, list, str, finite numbers"),
+        ):
+            async def forecast(call, data):
+                return returned
+
+            with self.subTest(returned=returned), self.assertLogs("agentd.service") as logged:
+                answer = await self.answer(forecast)
+                self.assertEqual((answer["type"], answer["data"]["code"]), ("sys.weather.forecast.error", "internal"))
+                self.assertIn(said, "".join(logged.output))
+
+    async def test_a_plain_function_is_a_handler(self):
+        self.assertEqual((await self.answer(lambda call, data: {"text": "sunny"}))["data"], {"text": "sunny"})
+
+    async def test_calls_name_a_version(self):
+        for attributes, code in (
+            ({"dataschema": "#/weather/other/1.0.0"}, "contract_missing"), ({"dataschema": "#/weather/forecast/2.0.0"}, "contract_missing"),
+            ({"dataschema": "#/weather/forecast/latest"}, "invalid_event"), ({"dataschema": "1.0.0"}, "invalid_event"),
+            ({"type": "weather.other"}, "invalid_event"),
+        ):
+            with self.subTest(attributes=attributes):
+                self.assertEqual((await self.answer(sunny, **attributes))["data"]["code"], code)
+        for dataschema, answered in (
+            ("agentd:/weather/forecast/1.0.0", "agentd:/weather/forecast/1.0.0"), (None, "#/weather/forecast/1.0.0"), ("", "#/weather/forecast/1.0.0"),
+        ):
+            with self.subTest(dataschema=dataschema):
+                answer = await self.answer(sunny, dataschema=dataschema)
+                self.assertEqual((answer["type"], answer["dataschema"]), ("weather.forecast.done", answered))
+
+    async def test_a_service_that_cannot_be_served_is_refused(self):
+        nothing = Service(CONTRACT, slots=0)
+        with self.assertRaises(AgentdError) as caught:
+            await nothing.serve(Connection())
+        self.assertEqual(str(caught.exception), "config: the service weather.forecast cannot be run; "
+                         "weather.forecast 1.0.0: expected a handler, got none; slots: expected at least 1, got 0")
+        empty = Service({"type": "weather.forecast"})
+        empty.handle()(sunny)
+        with self.assertRaises(AgentdError) as caught:
+            await empty.serve(Connection())
+        self.assertEqual([fault["path"] for fault in caught.exception.faults], ["$.versions", "$.uri"])
+
+    async def test_a_service_ends_with_its_connection(self):
+        closed = Unavailable("closed", retryable=False)
+        async with self.serving(sunny, failures=[closed]) as (_, task):
+            await until(task.done)
+        self.assertIs(task.exception(), closed)
+
+    async def test_streams_and_subjects_are_of_the_root(self):
+        acme = Service(CONTRACT, root="acme")
+        acme.handle()(sunny)
+        connection = Connection()
+        task = asyncio.create_task(acme.serve(connection))
+        await until(lambda: connection.asked and connection.subscribed)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        self.assertEqual(connection.asked, ["$JS.API.CONSUMER.INFO.ACME_OUT.svc_local_weather_forecast"])
+        self.assertIn("acme.void.local.weather_forecast.>", connection.subscribed)
+
+    async def test_a_service_goes_on_when_it_cannot_ask_for_calls(self):
         failures = [Unavailable("the connection is lost"), RuntimeError("of the connection")]
-        async with self.serving(forecast, delivery(), failures=failures) as (connection, task):
+        async with self.serving(sunny, delivery(), failures=failures) as (connection, task):
             await until(lambda: connection.settled or task.done())
         self.assertEqual(connection.settled, [b"+ACK"])
 

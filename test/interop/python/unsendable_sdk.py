@@ -26,6 +26,12 @@ async def forecast(call, data):
             return {"text": "sunny", "when": datetime.datetime.now()}
         case "NaN":
             return {"text": "sunny", "degrees": float("nan")}
+        case "Nothing":
+            return None
+        case "List":
+            return ["sunny"]
+        case "Text":
+            return "sunny"
         case "Cycle":
             cycle = {"text": "sunny"}
             cycle["in"] = cycle

@@ -1,0 +1,73 @@
+"""The data of what people answer and decide. What no run would take is refused here, where somebody is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import wire
+from .errors import AgentdError
+
+PERMISSION, PLAN = "agentd.permission.request", "agentd.plan.review"
+QUESTION, TURN = "agentd.question.ask", "agentd.conversation.turn"
+
+_DECISIONS = ("allow", "deny", "ask", "result")
+# The members of the answer to a question; other data is what its form asks for.
+_ANSWER = {"answer", "action", "content"}
+
+
+def answered(kind: str, text: str, end: bool, data: dict[str, Any] | None) -> dict[str, Any]:
+    """The data of the answer to a question or turn. Raises AgentdError: contract_violation, and invalid_event for what has no JSON."""
+    if data is not None:
+        if text or end:
+            raise _violation("an answer is a text or data, not both")
+        if not isinstance(data, dict):
+            raise _violation("the data of an answer must be a JSON object")
+        return data if kind == TURN else _form(data)
+    if end and kind != TURN:
+        raise _violation("only a conversation has an end")
+    if not text.strip() and not end:
+        raise _violation("the answer is empty")
+    return {"message": text, "end": end} if kind == TURN else {"answer": text}
+
+
+def _form(data: dict[str, Any]) -> dict[str, Any]:
+    """Data as the answer to a question: as it is on the wire, or what fits the question's form."""
+    if data and data.keys() <= _ANSWER:
+        return data
+    return {"answer": wire.text_of(data), "content": data}
+
+
+def _violation(why: str) -> AgentdError:
+    return AgentdError("contract_violation", why)
+
+
+def check_decision(decision: str) -> None:
+    """Raises AgentdError: decision_refused."""
+    if decision not in _DECISIONS:
+        raise _refused(f"the decision is {decision!r}; it must be one of {', '.join(_DECISIONS)}")
+
+
+def decided(request: dict[str, Any], decision: str, terms: dict[str, Any]) -> dict[str, Any]:
+    """The data of a decision, with the hashes of what the request asks for. Raises AgentdError: decision_refused."""
+    calls, named, everything = request.get("calls") or [], terms.get("calls") or [], bool(terms.get("all"))
+    if not calls and (named or everything):
+        raise _refused("the request is for one call; decide on it without naming calls")
+    if calls and bool(named) == everything:
+        raise _refused(f"the request is for {len(calls)} calls; name those that you decide on, in calls, or all=True")
+    if not named:
+        return {"decision": decision} | _on(request["args_sha256"], terms)
+    asked = {call["call"]: call["args_sha256"] for call in calls}
+    for call in named:
+        if call.get("call") not in asked:
+            raise _refused(f"the request does not ask for the call {call.get('call')!r}")
+    return {"decision": decision} | terms | {"calls": [_on(asked[call["call"]], call) for call in named]}
+
+
+def _on(shown: str, terms: dict[str, Any]) -> dict[str, Any]:
+    if (terms.get("args_sha256") or shown) != shown:
+        raise _refused("the decision is on other arguments than those of the request; look at it again")
+    return terms | {"args_sha256": shown}
+
+
+def _refused(why: str) -> AgentdError:
+    return AgentdError("decision_refused", why)
