@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"agentd/internal/broker"
@@ -104,84 +105,119 @@ func (r *refills) look(ctx context.Context) (left bool) {
 		r.giveUp()
 		r.server = server
 	}
+	var agents, unserved []refillable
 	for _, f := range r.all() {
-		done, err := r.refill(ctx, f)
+		due, done, err := r.due(ctx, &f)
 		if err != nil && ctx.Err() == nil {
 			r.Logger.Warn("it is not known whether the server has forgotten anything; trying again", "agent", f.name, "in", lossAgain, "error", err)
 		}
 		left = left || !done
+		switch {
+		case due && f.agent != nil:
+			agents = append(agents, f)
+		case due:
+			unserved = append(unserved, f)
+		}
 	}
+	r.refill(ctx, agents, Refill)
+	r.refill(ctx, unserved, RefillUnserved)
 	return left
 }
 
-// refillable is what one process refills: what is an agent's, or broker.Unserved.
+// refillable is what one process refills: what is an agent's, or nobody's. seen is what was noted of it last.
 type refillable struct {
 	token, name string
-	refill      func(ctx context.Context, since time.Time) (Report, error)
+	agent       *sdk.AgentSpec
+	seen        broker.Refilled
 }
 
 func (r *refills) all() []refillable {
 	var all []refillable
-	for _, a := range r.Agents {
-		o := r.Options
-		o.Agents = []sdk.AgentSpec{a}
-		all = append(all, refillable{wire.NameToken(a.Name), a.Name, func(ctx context.Context, since time.Time) (Report, error) {
-			return Refill(ctx, o, since)
-		}})
+	for i := range r.Agents {
+		a := &r.Agents[i]
+		all = append(all, refillable{token: wire.NameToken(a.Name), name: a.Name, agent: a})
 	}
 	if r.Refuse != nil {
-		all = append(all, refillable{broker.Unserved, "(those that nobody serves)", func(ctx context.Context, since time.Time) (Report, error) {
-			return RefillUnserved(ctx, r.Options, since)
-		}})
+		all = append(all, refillable{token: broker.Unserved, name: "(those that nobody serves)"})
 	}
 	return all
 }
 
-// refill refills what nobody has refilled, and reports whether it is done.
-func (r *refills) refill(ctx context.Context, f refillable) (done bool, err error) {
-	seen, err := r.Conn.Refilled(ctx, f.token)
-	if err != nil {
-		return false, err
+// due reports whether this process is to refill something now, and has its lease; done is that nobody has to.
+func (r *refills) due(ctx context.Context, f *refillable) (due, done bool, err error) {
+	if f.seen, err = r.Conn.Refilled(ctx, f.token); err != nil {
+		return false, false, err
 	}
-	if seen.Server == r.server {
+	if f.seen.Server == r.server {
 		if r.mine[f.token] != nil { // nobody has said that the note was written
 			r.drop(f.token)
 		}
-		if time.Since(time.UnixMilli(seen.At)) > seenEvery {
+		if time.Since(time.UnixMilli(f.seen.At)) > seenEvery {
 			err = r.Conn.NoteRefilled(ctx, f.token, r.server)
 		}
-		return err == nil, err
+		return false, err == nil, err
 	}
 	mine, err := r.take(ctx, f.token)
 	if err != nil || mine == nil {
-		return false, err
+		return false, false, err
 	}
+	return mine.first.IsZero() || time.Since(mine.first) >= refillAgain, false, nil
+}
+
+// refill refills what is due in one pass, which reads the heads of all runs, however many agents they are of.
+func (r *refills) refill(ctx context.Context, due []refillable, pass func(context.Context, Options, time.Time) (Report, error)) {
+	if len(due) == 0 {
+		return
+	}
+	o, now, held := r.Options, newPass(r.Options).now, ctx
+	o.Agents = nil
+	var names []string
+	from := now
+	for _, f := range due {
+		names = append(names, f.name)
+		if f.agent != nil {
+			o.Agents = append(o.Agents, *f.agent)
+		}
+		if at := since(f.seen, now); at.Before(from) {
+			from = at
+		}
+		var end func()
+		held, end = r.mine[f.token].lease.While(held)
+		defer end()
+	}
+	report, problem := pass(held, o, from)
+	err := problem
+	for _, f := range due {
+		err = errors.Join(err, r.passed(ctx, held, f, problem))
+	}
+	switch {
+	case err != nil && ctx.Err() == nil:
+		r.Logger.Warn("it is not known whether the server has forgotten anything; trying again", "agents", names, "in", lossAgain, "error", err)
+	case err == nil && due[0].seen.Server != "": // else nobody knows of another process
+		r.Logger.Info("the server was started again; what runs have lately had published is there", "agents", names, "runs", report.Runs)
+	}
+}
+
+// passed settles what a pass has come to for one of those that it was for. After the second one it is noted that it is done.
+func (r *refills) passed(ctx, held context.Context, f refillable, problem error) error {
+	mine := r.mine[f.token]
 	again := !mine.first.IsZero()
-	if again && time.Since(mine.first) < refillAgain {
-		return false, nil
-	}
-	held, end := mine.lease.While(ctx)
-	defer end()
-	report, err := f.refill(held, since(seen, newPass(r.Options).now))
-	if err == nil && again {
+	var err error
+	if problem == nil && again {
 		err = r.Conn.NoteRefilled(held, f.token, r.server)
 	}
 	if lost := context.Cause(held); lost != nil {
 		err = lost // or it may be
 	}
-	if err != nil {
+	switch {
+	case problem != nil || err != nil:
 		r.leave(ctx, f.token)
-		return false, err
-	}
-	if seen.Server != "" { // else nobody knows of another process
-		r.Logger.Info("the server was started again; what runs have lately had published is there", "agent", f.name, "runs", report.Runs)
-	}
-	if !again {
+	case again:
+		r.drop(f.token)
+	default:
 		mine.first = time.Now()
-		return false, nil
 	}
-	r.drop(f.token)
-	return true, nil
+	return err
 }
 
 // take is what this process refills for an agent; nil is that another does.

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -331,6 +333,65 @@ func TestAfterRestarts_WithoutTheLeaseItStops(t *testing.T) {
 	}
 	stop()
 	<-ended
+}
+
+// listings counts how often all runs are listed.
+type listings struct {
+	state.Store
+	begun *atomic.Int64
+}
+
+func (s listings) Runs(ctx context.Context, cursor string, limit int) ([]runner.StoredRun, string, error) {
+	if cursor == "" {
+		s.begun.Add(1)
+	}
+	return s.Store.Runs(ctx, cursor, limit)
+}
+
+// A pass reads the heads of all runs, so it is made once, however many agents there are.
+func TestAfterRestarts_OnePassIsForAllAgents(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.stop()
+	o := r.options()
+	store, log := listings{o.Store, new(atomic.Int64)}, &lines{want: "the server was started again", seen: make(chan string, 1)}
+	agent := o.Agents[0]
+	o.Agents, o.Refuse, o.Store, o.Logger = nil, nil, store, slog.New(slog.NewTextHandler(log, nil))
+	for i := range 20 {
+		agent.Name = fmt.Sprint("agent-", i)
+		o.Agents = append(o.Agents, agent)
+		r.check("note another server", r.conn.NoteRefilled(r.context(), wire.NameToken(agent.Name), "another"))
+	}
+	ctx, stop := context.WithCancel(r.context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		reconcile.AfterRestarts(ctx, o)
+	}()
+	if told := <-log.seen; !strings.Contains(told, "agent-0 agent-1 ") || !strings.Contains(told, " agent-19]") {
+		t.Errorf("the pass was for %s", told)
+	}
+	if n := store.begun.Load(); n != 1 {
+		t.Errorf("all runs were listed %d times", n)
+	}
+	stop()
+	<-ended
+}
+
+// lines passes on the first line that has a text.
+type lines struct {
+	want string
+	seen chan string
+}
+
+func (l *lines) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), l.want) {
+		select {
+		case l.seen <- string(line):
+		default:
+		}
+	}
+	return len(line), nil
 }
 
 // Where the server has lost the end of a stream and its consumers have not noticed, what is published next is delivered.

@@ -99,4 +99,5 @@ var ofServers = []mutant{
 	{"what was routed takes room for ever", around("internal/worker.unrouted.forget", ""), test{"internal/worker", "TestUnrouted_MoreThanThereIsRoomForIsGivenBack"}},
 	{"a dead letter that was dealt with is redriven again", call("internal/broker.Conn.Republish", "unsettled", "error(nil)"), test{"internal/broker", "TestLetters_DealingWithOneIsFinishedByWhoTriesAgain"}},
 	{"a dead letter that was dealt with stays", call("internal/broker.Conn.unsettled", "deleteLetter", "error(nil)"), test{"internal/broker", "TestLetters_DealingWithOneIsFinishedByWhoTriesAgain"}},
+	{"a Redis that began to evict is as it was", condition("internal/state/redisstore.Store.Writable", "Severity", "f.Code == FindingFull || f.Code == FindingUnreachable"), test{"internal/state/redisstore", "TestWritable_LooksAtSettingsAgain"}},
 }

@@ -207,11 +207,11 @@ func full(server, info string) []Finding {
 	return findings
 }
 
-// Writable implements state.Store.
+// Writable implements state.Store. Settings may have become others since the store was opened: another server may have taken over.
 func (s *Store) Writable(ctx context.Context) error {
 	var faults []error
 	for _, f := range Check(ctx, s.client, 0) { // replicas are asked, and not counted
-		if f.Code == FindingFull || f.Code == FindingUnreachable {
+		if f.Severity == SeverityError && !(f.Code.lossy() && s.o.AllowLossy) {
 			faults = append(faults, sdk.Errorf(sdk.CodeUnavailable, "Redis %s: %s; %s", f.Server, f.Message, f.Remedy))
 		}
 	}

@@ -154,3 +154,40 @@ func TestOpen_SaysThatNobodyAnswers(t *testing.T) {
 		}
 	}
 }
+
+// Another server may have taken over, or somebody has changed the settings: a worker that is there already says what it would refuse to start with.
+func TestWritable_LooksAtSettingsAgain(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartServer(t)
+	for _, o := range []Options{{}, {AllowLossy: true}} {
+		s, _, err := Open(t.Context(), server.URL(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := func(name, value string) {
+			if err := s.client.ConfigSet(t.Context(), name, value).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Writable(t.Context()); err != nil {
+			t.Errorf("%+v: as it was opened: %v", o, err)
+		}
+		set("maxmemory-policy", "allkeys-lru")
+		err = s.Writable(t.Context())
+		if !errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) || !strings.Contains(err.Error(), "the server deletes runs when its memory is full; set maxmemory-policy noeviction") {
+			t.Errorf("%+v: it evicts: %v", o, err)
+		}
+		set("maxmemory-policy", "noeviction")
+		set("appendonly", "no")
+		if err := s.Writable(t.Context()); (err == nil) != o.AllowLossy || err != nil && !strings.Contains(err.Error(), "a crash of the server loses runs") {
+			t.Errorf("%+v: it has no file: %v", o, err)
+		}
+		set("appendonly", "yes")
+		if err := s.Writable(t.Context()); err != nil {
+			t.Errorf("%+v: as it was again: %v", o, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
