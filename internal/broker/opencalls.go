@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"agentd/sdk/wire"
@@ -39,6 +38,7 @@ func (c *Conn) OpenCalls(ctx context.Context, contractType, dataschema string) (
 		return nil, err
 	}
 	var calls []OpenCall
+	places := map[string]int{} // in calls, by the call's id
 	err := c.upToNow(ctx, ZoneOut, filter(wire.KindOut), false, func(m jetstream.Msg) {
 		event, err := wire.DecodeEvent(m.Headers(), m.Data())
 		if err != nil || !wire.SameURI(event.DataSchema, dataschema) || closed[event.ID] || c.overdue(event) {
@@ -50,10 +50,11 @@ func (c *Conn) OpenCalls(ctx context.Context, contractType, dataschema string) (
 			return
 		}
 		call := OpenCall{Call: ref.ID, Event: event, Address: address.Call}
-		if i := slices.IndexFunc(calls, func(o OpenCall) bool { return o.Call == ref.ID }); i >= 0 {
+		if i, known := places[ref.ID]; known {
 			calls[i] = call
 			return
 		}
+		places[ref.ID] = len(calls)
 		calls = append(calls, call)
 	})
 	return calls, err

@@ -167,7 +167,7 @@ func portFree(port int) bool {
 	return l.Close() == nil
 }
 
-// startTimeout is how long a server may take to recover its streams.
+// startTimeout is how long a server may take to listen once it has recovered its streams, which takes as long as it takes.
 const startTimeout = time.Minute
 
 // URL is the address for clients.
