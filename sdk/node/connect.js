@@ -3,6 +3,8 @@ import { connect as transport } from "@nats-io/transport-node";
 import { AgentdError } from "./errors.js";
 import * as wire from "./wire.js";
 
+const ADDRESS = /^(\[[\da-f:.%]+\]|[\da-f]*:[\da-f:.]+|[\w.-]+)(:\d+)?$/i;
+
 /**
  * Connects to NATS with the options of @nats-io/transport-node: by default to NATS_URL, as NATS_USER with NATS_PASSWORD or else with the
  * login in the URL, with the authorities in NATS_CA and the certificate in NATS_CERT and NATS_KEY, and the inbox prefix that `agentd
@@ -28,10 +30,13 @@ function loginOf({ user, pass, token, authenticator }, inURL) {
   return password === undefined ? { token: name } : { user: name, pass: password };
 }
 
-/** A server's URL as its login, which is said nowhere, and what is left. */
+/** A server's URL as its login, which is said nowhere, and what is left. Of a URL that is none, something of a login might be left. */
 function parted(url) {
-  const [, scheme, login, address] = /^\s*([^:/@]+:\/\/)?(?:(.*)@)?(.*?)\s*$/s.exec(url);
-  return { server: (scheme ?? "") + address, login };
+  const [, scheme = "", login, address] = /^\s*([a-z]+:\/\/)?(?:(.*)@)?(.*?)\/*\s*$/is.exec(url);
+  if (!ADDRESS.test(address)) {
+    throw new AgentdError("config", "a server in the URL of NATS is not of the form HOST:PORT: in a login, percent-encode what is no letter or digit");
+  }
+  return { server: scheme + address, login };
 }
 
 function decoded(text) {

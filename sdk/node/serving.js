@@ -240,7 +240,7 @@ export class Serving {
    */
   async #ask(consumer, expires) {
     const inbox = createInbox(this.nc.options.inboxPrefix);
-    const subscription = this.nc.subscribe(inbox, { max: 1, timeout: expires + 5000 });
+    const subscription = this.nc.subscribe(inbox, { timeout: expires + 5000 });
     const over = () => subscription.unsubscribe();
     this.waiting.add(subscription);
     this.signal.addEventListener("abort", over, { once: true });

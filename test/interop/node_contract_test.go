@@ -22,16 +22,20 @@ import (
 	"agentd/sdk/wire"
 )
 
-// Whoever waits for a run or follows it is told when the connection is closed, and why they gave up themselves.
+// Whoever waits for a run, follows it or serves is told when the connection is closed, and who gave up themselves, why.
 func TestNodeSDK_ClientThatEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, docContract(t), time.Minute, city("Bern"))
 	got := w.nodeSays("ended_sdk.mjs")
 	closed, before := []any{"closed", "unavailable"}, []any{"closed before", "unavailable"}
 	want := [][]any{
-		{"timed out", "TimeoutError"}, {"aborted", "RangeError"}, {"aborted before", "RangeError"},
-		{"a name over two lines", "invalid_event"}, {"no message", "message_refused"},
+		{"timed out", "TimeoutError"},
+		{"aborted", "RangeError"},
+		{"aborted before", "RangeError"},
+		{"a name over two lines", "invalid_event"},
+		{"no message", "message_refused"},
 		closed, closed, closed, closed, before, before, before,
+		{"a service", "unavailable"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -59,10 +63,13 @@ func TestNodeSDK_Answers(t *testing.T) {
 	})
 	run(t, nodeSDKCommand(t), w.host)
 	want := [][]any{
-		{"an empty answer", "contract_violation"}, {"a text and data", "contract_violation"},
+		{"an empty answer", "contract_violation"},
+		{"a text and data", "contract_violation"},
 		{"result", `{"answer":"{\"month\":\"May\"}","content":{"month":"May"}}`},
-		{"a decision on nothing", "decision_refused"}, {"a decision that is none", "decision_refused"},
-		{"result", `{"error":{"code":"permission_denied","message":"weather_forecast is not allowed: too far"}}`}, {"result", `{"text":"sunny in Bern"}`},
+		{"a decision on nothing", "decision_refused"},
+		{"a decision that is none", "decision_refused"},
+		{"result", `{"error":{"code":"permission_denied","message":"weather_forecast is not allowed: too far"}}`},
+		{"result", `{"text":"sunny in Bern"}`},
 		{"done", "completed:answer"},
 	}
 	if diff := cmp.Diff(want, w.nodeSays("answers_sdk.mjs")); diff != "" {

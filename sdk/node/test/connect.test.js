@@ -32,13 +32,17 @@ test("the login in a URL is that of the connection", async () => {
   assert.deepEqual(await told({ NATS_URL: "nats://HOST,nats://ann:pw@HOST" }), as({ user: "ann", pass: "pw" }, "ann"));
   assert.deepEqual(await told({ NATS_URL: "nats://s3cret@HOST" }), as({ auth_token: "s3cret" }));
   assert.deepEqual(await told({ NATS_URL: "HOST" }), as({}));
+  assert.deepEqual(await told({ NATS_URL: "nats://HOST/ , nats://[::1]:4222,::1,nats.example.com:4222" }, { noRandomize: true }), as({}));
   assert.deepEqual(await told({ NATS_URL: "nats://ann:pw@HOST", NATS_USER: "bob", NATS_PASSWORD: "qw" }), as({ user: "bob", pass: "qw" }, "bob"));
   assert.deepEqual(await told({ NATS_URL: "nats://ann:pw@HOST" }, { user: "eve", pass: "rw" }), as({ user: "eve", pass: "rw" }, "eve"));
   assert.equal((await told({ NATS_URL: "nats://ann:pw@HOST" }, { root: "acme" })).inboxPrefix, "_INBOX_acme_ann");
 });
 
 test("no error tells the login in a URL", async () => {
-  for (const [url, code] of [["nats://ann:s3cret%@127.0.0.1:4222", "config"], ["nats://ann:s3cret@127.0.0.1:1", undefined], ["nats://ann:s3cret@[", undefined]]) {
+  for (const [url, code] of [
+    ["nats://ann:s3cret%@127.0.0.1:4222", "config"], ["nats://ann:s3cret@127.0.0.1:1", undefined], ["nats://ann:s3cret@[", "config"],
+    ["nats://ann:s3cret,!@127.0.0.1:4222", "config"], ["nats://ann:s3cret/@127.0.0.1:1", undefined], ["nats://ann:s3cret", "config"],
+  ]) {
     process.env.NATS_URL = url;
     await assert.rejects(connect({ maxReconnectAttempts: 0, reconnect: false }), (error) => {
       const whole = JSON.stringify([error, error.message, error.stack, error.input, error.cause?.message]);

@@ -1,7 +1,7 @@
 // Waits for a run and follows it with sdk/node, until signals are aborted and the connection is closed, and prints what comes of it as JSON lines.
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { Client, connect } from "agentd";
+import { Client, Service, connect } from "agentd";
 
 /** Prints how something fails that goes on for ever otherwise. */
 const say = (what, promise) => promise.then(
@@ -33,3 +33,8 @@ await client.status(run); // what they have asked before is answered
 await nc.close();
 await Promise.all(pending);
 for (const late of [() => client.wait(run), () => drain(client.follow(run)), () => client.start("desk", {})]) await say("closed before", late());
+
+const own = await connect();
+const contract = { uri: "#/weather/forecast", type: "weather.forecast", versions: { "1.0.0": { accepts: {}, emits: { "weather.forecast.done": {} } } } };
+const log = { info: (text) => text.startsWith("serving") && own.close(), warn() {}, error() {} };
+await say("a service", new Service(contract, { log }).handle(async () => ({})).serve(own, new AbortController().signal));
