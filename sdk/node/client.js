@@ -5,9 +5,10 @@ import { headers as newHeaders } from "@nats-io/transport-node";
 
 import { PERMISSION, PLAN, QUESTION, TURN, decisionOn, input, only, replyTo } from "./answers.js";
 import { AgentdError, RunFailed, Unavailable } from "./errors.js";
+import { Following, told } from "./following.js";
 import * as wire from "./wire.js";
 
-const ASK_AGAIN = 1000, BUFFER = 1024, WATCH_EVERY = 5000;
+const ASK_AGAIN = 1000;
 // How long a run's end is waited for before it is looked for, at first and later: it is told before it is stored, and that may be missed.
 const LOOK_FIRST = 10, LOOK_AGAIN = 5000;
 // The most bytes of a message that is sent into a run.
@@ -57,81 +58,11 @@ export class Client {
    * unknown_run for a run whose history was removed, unavailable when the connection is closed.
    */
   async *follow(run, after = { rev: 0, i: 0 }) {
-    const waiting = [];
-    let lost = true, ended, wake = () => {}; // what is between the mark and now
-    const subscription = wire.subscribe(this.nc, `${this.root}.stream.${address(run)}`, (m) => {
-      if (waiting.push(m) > BUFFER) lost = waiting.splice(0).length > 0;
-      wake();
-    });
-    wire.ended(subscription).then((why) => {
-      ended = why;
-      wake();
-    });
-    // Workers tell who announces that they read. What was told before all workers knew was missed.
-    const announce = () => {
-      if (!this.nc.isClosed() && !this.nc.isDraining()) this.nc.publish(`${this.root}.watch.${address(run)}`);
-    };
-    let known = false;
-    const again = () => {
-      [lost, known] = [true, false];
-      announce();
-      wake();
-    };
-    const asked = wire.subscribe(this.nc, `${this.root}.watch.ask`, again);
-    announce();
-    const renewing = setInterval(() => {
-      [lost, known] = [lost || !known, true];
-      announce();
-    }, WATCH_EVERY);
-    const statuses = this.nc.status();
-    (async () => {
-      for await (const s of statuses) if (s.type === "reconnect") again();
-    })();
-    let at = after, whole = after.rev === 0;
-    const tell = (live) => {
-      [at, whole] = [{ rev: live.rev, i: live.i }, live.i + 1 === live.event.count];
-      return live;
-    };
+    const following = new Following(this.nc, this.root, address(run), after);
     try {
-      for (;;) {
-        if (ended) throw ended;
-        if (lost) {
-          lost = false;
-          try {
-            for await (const live of this.#history(run, at)) {
-              yield tell(live);
-              if (live.type === "run.finished") return;
-            }
-          } catch (error) {
-            if (!(error instanceof Unavailable)) throw error;
-            lost = true;
-          }
-        }
-        if (waiting.length === 0 && !ended) {
-          await new Promise((resolve) => {
-            const timer = setTimeout(resolve, ASK_AGAIN);
-            wake = () => {
-              clearTimeout(timer);
-              resolve();
-            };
-          });
-          wake = () => {};
-        }
-        for (let m; !lost && (m = waiting.shift()); ) {
-          const live = told(m.json());
-          if (live.ephemeral) yield live;
-          else if (live.rev < at.rev || (live.rev === at.rev && live.i <= at.i)) continue;
-          else if ((live.rev === at.rev && live.i === at.i + 1) || (whole && live.rev === at.rev + 1 && live.i === 0)) {
-            yield tell(live);
-            if (live.type === "run.finished") return;
-          } else lost = true; // something is between the two, or may be
-        }
-      }
+      yield* following.events((mark) => this.#history(run, mark));
     } finally {
-      clearInterval(renewing);
-      subscription.unsubscribe();
-      asked.unsubscribe();
-      statuses.stop?.();
+      following.close();
     }
   }
 
@@ -325,11 +256,6 @@ const address = (run) => `${wire.token(run.agent)}.${wire.runKey(run.name)}`;
 
 function removed(run, reason, what) {
   return new AgentdError("unknown_run", `run ${run.name} is done (${reason}), and its ${what} was removed`);
-}
-
-function told(event) {
-  const { type, data = {}, rev = 0, i = 0, ephemeral = false } = event;
-  return { type: type.replace(/^agentd\.live\./, ""), data, rev, i, ephemeral, event };
 }
 
 function result(run, event) {

@@ -24,6 +24,7 @@ test("a service that could not answer is refused at the start", async () => {
     ["$.type", new Service({ ...good, type: "a b" }).handle(async () => ({}))],
     ["$.versions", new Service({ uri, type }).handle(async () => ({}))],
     ['$.versions["v1"]', new Service(contract({ v1: {} })).handle(async () => ({}))],
+    ['$.versions["0.0.0"]', new Service(contract({ "0.0.0": {} })).handle(async () => ({}))],
     ['$.versions["1.0.0"].emits', new Service({ uri, type, versions: { "1.0.0": { accepts: {}, emits: {} } } }).handle(async () => ({}))],
     ['$.versions["1.0.0"]', new Service({ uri, type, versions: { "1.0.0": { emits: { done: {} } } } }).handle(async () => ({}))],
     ['$.versions["1.0.0"].emits["weather.forecast.done"]', new Service(contract({ "1.0.0": { type: "strin" } })).handle(async () => ({}))],
@@ -47,6 +48,7 @@ test("a call means the version that it names, or the newest", async () => {
   assert.equal(await version("agentd:/weather/forecast/1.9.0"), "1.9.0");
   for (const none of [undefined, null, ""]) assert.equal(await version(none), "1.10.0");
   assert.equal(await version("", contract({ "2.0.0-rc.2": {}, "2.0.0-rc.10": {}, "2.0.0-rc": {}, "2.0.0-1": {} })), "2.0.0-rc.10");
+  assert.equal(await version("", contract({ "2.0.0-rc": {}, "2.0.0-rc.1": {} })), "2.0.0-rc.1");
   for (const [event, code] of [
     [{ dataschema: "#/weather/forecast/3.0.0" }, "contract_missing"], [{ dataschema: "#/weather/other/1.0.0" }, "contract_missing"],
     [{ dataschema: "#/weather/forecast" }, "invalid_event"], [{ dataschema: "1.0.0" }, "invalid_event"], [{ type: "weather.other" }, "invalid_event"],
