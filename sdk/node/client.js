@@ -3,30 +3,37 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 import { headers as newHeaders } from "@nats-io/transport-node";
 
+import { PERMISSION, PLAN, QUESTION, TURN, decisionOn, input, only, replyTo } from "./answers.js";
 import { AgentdError, RunFailed, Unavailable } from "./errors.js";
+import { Following, told } from "./following.js";
 import * as wire from "./wire.js";
 
-const ASK_AGAIN = 1000, BUFFER = 1024, WATCH_EVERY = 5000;
-const PERMISSION = "agentd.permission.request", PLAN = "agentd.plan.review", QUESTION = "agentd.question.ask", TURN = "agentd.conversation.turn";
+const ASK_AGAIN = 1000;
+// How long a run's end is waited for before it is looked for, at first and later: it is told before it is stored, and that may be missed.
+const LOOK_FIRST = 10, LOOK_AGAIN = 5000;
+// The most bytes of a message that is sent into a run.
+const MAX_MESSAGE = 64 << 10;
 
 /**
- * Starts and follows runs over a connection. who is the principal that the broker lets it be: by default the login's name. A run is
- * {agent, name, init}; without init it is whoever started it.
+ * Starts and follows runs over a connection. who is the principal that the broker lets it be: by default the login's name. root is the
+ * first token of its subjects: by default AGENTD_ROOT of the environment, and agentd without. A run is {agent, name, init}; without init it
+ * is whoever started it.
  */
 export class Client {
-  constructor(nc, { who = nc.options?.user ?? "", source = "agentd.client", root = "agentd" } = {}) {
-    Object.assign(this, { nc, who, source, root });
+  constructor(nc, { who = nc.options?.user ?? "", source = "agentd.client", root = "" } = {}) {
+    Object.assign(this, { nc, who, source, root: wire.root(root) });
   }
 
   /**
    * Starts a run, and returns when the broker has stored that. Who starts again with the same key gets the same run. require are
-   * patterns of tools that need permission in this run, beyond the agent's policy.
+   * patterns of tools that need permission in this run, beyond the agent's policy. Throws AgentdError: invalid_event or contract_violation
+   * for what no worker could read.
    */
-  async start(agent, data, { key = wire.newID("run"), name = "", type = agent, require = [], tokens = 0, accessControl, traceparent } = {}) {
-    const init = wire.initToken(this.source, key);
+  async start(agent, data, { key = "", name = "", type = "", require = [], tokens = 0, accessControl, traceparent } = {}) {
+    const id = key || wire.newID("run"), init = wire.initToken(this.source, id);
     const run = { agent, name: name || `run-${init}`, init };
     await this.#store(this.#named(`${this.root}.start.${wire.token(agent)}`), {
-      ...this.#event(key, type, run.name, data), accesscontrol: accessControl, traceparent,
+      ...this.#event(id, type || agent, run.name, input(data, "the input")), accesscontrol: accessControl, traceparent,
       tokenbudget: tokens ? String(tokens) : undefined, requirepermission: require.length > 0 ? require.join(",") : undefined,
     });
     return run;
@@ -48,120 +55,74 @@ export class Client {
 
   /**
    * Every milestone after the mark, once and in order, and ephemeral events as they come; until the run's end. Throws AgentdError:
-   * unknown_run for a run whose history was removed.
+   * unknown_run for a run whose history was removed, unavailable when the connection is closed.
    */
   async *follow(run, after = { rev: 0, i: 0 }) {
-    const waiting = [];
-    let lost = true, wake = () => {}; // what is between the mark and now
-    const subscription = this.nc.subscribe(`${this.root}.stream.${address(run)}`, {
-      callback: (_, m) => {
-        if (!m) return;
-        if (waiting.push(m) > BUFFER) lost = waiting.splice(0).length > 0;
-        wake();
-      },
-    });
-    // Workers tell who announces that they read. What was told before all workers knew was missed.
-    const announce = () => {
-      if (!this.nc.isClosed()) this.nc.publish(`${this.root}.watch.${address(run)}`);
-    };
-    let known = false;
-    const again = () => {
-      [lost, known] = [true, false];
-      announce();
-      wake();
-    };
-    const asked = this.nc.subscribe(`${this.root}.watch.ask`, { callback: (_, m) => m && again() });
-    announce();
-    const renewing = setInterval(() => {
-      [lost, known] = [lost || !known, true];
-      announce();
-    }, WATCH_EVERY);
-    const statuses = this.nc.status();
-    (async () => {
-      for await (const s of statuses) if (s.type === "reconnect") again();
-    })();
-    let at = after, whole = after.rev === 0;
-    const tell = (live) => {
-      [at, whole] = [{ rev: live.rev, i: live.i }, live.i + 1 === live.event.count];
-      return live;
-    };
+    const following = new Following(this.nc, this.root, address(run), after);
     try {
-      for (;;) {
-        if (lost) {
-          lost = false;
-          try {
-            for await (const live of this.#history(run, at)) {
-              yield tell(live);
-              if (live.type === "run.finished") return;
-            }
-          } catch (error) {
-            if (!(error instanceof Unavailable)) throw error;
-            lost = true;
-          }
-        }
-        if (waiting.length === 0) {
-          await new Promise((resolve) => {
-            const timer = setTimeout(resolve, ASK_AGAIN);
-            wake = () => {
-              clearTimeout(timer);
-              resolve();
-            };
-          });
-          wake = () => {};
-        }
-        for (let m; !lost && (m = waiting.shift()); ) {
-          const live = told(m.json());
-          if (live.ephemeral) yield live;
-          else if (live.rev < at.rev || (live.rev === at.rev && live.i <= at.i)) continue;
-          else if ((live.rev === at.rev && live.i === at.i + 1) || (whole && live.rev === at.rev + 1 && live.i === 0)) {
-            yield tell(live);
-            if (live.type === "run.finished") return;
-          } else lost = true; // something is between the two, or may be
-        }
-      }
+      yield* following.events((mark) => this.#history(run, mark));
     } finally {
-      clearInterval(renewing);
-      subscription.unsubscribe();
-      asked.unsubscribe();
-      statuses.stop?.();
+      following.close();
     }
   }
 
   /**
    * The result of a run, when it has ended: {type, data, reason}. Throws RunFailed when it ended with an error, AgentdError: unknown_run for
-   * a run whose history was removed, and the signal's reason.
+   * a run whose history was removed, unavailable when the connection is closed, and the signal's reason.
    */
   async wait(run, { signal } = {}) {
-    let init = run.init;
-    while (!init) {
-      signal?.throwIfAborted();
-      let status;
-      try {
-        status = await this.status(run);
-      } catch (error) {
-        if (error.code !== "unknown_run" && error.code !== "unavailable") throw error;
-        await sleep(ASK_AGAIN, undefined, { signal });
-        continue;
-      }
-      const { terminal, purged, called, reason } = status;
-      if (terminal) return result(run, { ...terminal, terminationreason: reason });
-      if (purged) throw removed(run, reason, "history");
-      if (!called) ({ init } = status);
-      else if (status.status === "done") throw removed(run, reason, "outcome");
-      else await sleep(ASK_AGAIN, undefined, { signal }); // its end goes to its caller; its status has it too
-    }
-    const subject = `${this.root}.done.${address(run)}.${init}`;
-    let heard = () => {};
-    const subscription = this.nc.subscribe(subject, { callback: (_, m) => m && heard(m) });
+    let abort;
+    const aborted = new Promise((_, reject) => {
+      abort = () => reject(signal.reason);
+      if (signal?.aborted) abort();
+      signal?.addEventListener("abort", abort, { once: true });
+    });
     try {
-      for (;;) {
+      return await Promise.race([aborted, this.#outcome(run, signal)]);
+    } finally {
+      signal?.removeEventListener("abort", abort);
+    }
+  }
+
+  async #outcome(run, signal) {
+    if (run.init) return this.#done(run, run.init, signal);
+    for (;;) {
+      signal?.throwIfAborted();
+      const status = await this.#known(run);
+      if (status?.terminal) return result(run, { ...status.terminal, terminationreason: status.reason });
+      if (status?.purged) throw removed(run, status.reason, "history");
+      if (status && !status.called) return this.#done(run, status.init, signal);
+      if (status?.status === "done") throw removed(run, status.reason, "outcome");
+      await sleep(ASK_AGAIN, undefined, { signal }); // its end goes to its caller; its status has it too
+    }
+  }
+
+  /** How far a run is; null as long as nobody knows of it. */
+  async #known(run) {
+    try {
+      return await this.status(run);
+    } catch (error) {
+      if (!notYet(error)) throw error;
+      return null;
+    }
+  }
+
+  /** The result of a run that the init event with the token began. */
+  async #done(run, init, signal) {
+    const subject = `${this.root}.done.${address(run)}.${init}`;
+    let heard;
+    const next = new Promise((resolve) => { heard = resolve; });
+    const subscription = wire.subscribe(this.nc, subject, heard);
+    const ended = wire.ended(subscription);
+    try {
+      for (let wait = LOOK_FIRST; ; wait = Math.min(2 * wait, LOOK_AGAIN)) {
         signal?.throwIfAborted();
-        const next = new Promise((resolve) => { heard = resolve; });
         const stored = await this.#stored(subject);
         if (stored) return result(run, stored);
         const pause = new AbortController();
-        const message = await Promise.race([next, sleep(30_000, null, { signal: AbortSignal.any([pause.signal, ...(signal ? [signal] : [])]) })]);
+        const message = await Promise.race([next, ended, sleep(wait, null, { signal: AbortSignal.any([pause.signal, ...(signal ? [signal] : [])]) })]);
         pause.abort();
+        if (message instanceof Error) throw message;
         if (message) return result(run, wire.decode(message));
       }
     } finally {
@@ -169,8 +130,12 @@ export class Client {
     }
   }
 
-  /** Sends a message into a run that did not ask. It returns when the broker has stored it. */
-  send(run, text) {
+  /** Sends a message into a run that did not ask. It returns when the broker has stored it. Throws AgentdError: message_refused. */
+  async send(run, text) {
+    const bytes = Buffer.byteLength(text);
+    if (bytes === 0 || bytes > MAX_MESSAGE) {
+      throw new AgentdError("message_refused", `the message has ${bytes} bytes; it must have 1 to ${MAX_MESSAGE}`);
+    }
     return this.#control("message", run, { message: text }, this.who);
   }
 
@@ -180,7 +145,7 @@ export class Client {
     try {
       if (((await this.status(run)).initiator ?? "") !== who) who = "";
     } catch (error) {
-      if (error.code !== "unknown_run" && error.code !== "unavailable") throw error;
+      if (!notYet(error)) throw error;
     }
     await this.#control("cancel", run, { reason }, who);
   }
@@ -190,25 +155,26 @@ export class Client {
     return ((await this.status(run)).waiting ?? []).filter((w) => [PERMISSION, PLAN, QUESTION, TURN].includes(w.type));
   }
 
-  /** Answers the open question or turn of a run, or the one of several that call names. Returns the id of the answer. */
+  /**
+   * Answers the open question or turn of a run, or the one of several that call names. data is in place of a text: what the question's form
+   * is filled in with, or as docs/wire.md#people has it. Returns the id of the answer when the broker has stored it; whether the run takes
+   * it is the run's to say. Throws AgentdError: contract_violation for an answer that is none.
+   */
   async answer(run, text, { call = "", end = false, data } = {}) {
-    const asked = only(await this.asked(run), call, QUESTION, TURN);
-    if (asked.type === TURN) return this.#reply(run, asked, "agentd.conversation.answered", data ?? { message: text, end });
-    return this.#reply(run, asked, "agentd.question.answered", data ?? { answer: text });
+    const asked = only(run, await this.asked(run), call, QUESTION, TURN);
+    const type = asked.type === TURN ? "agentd.conversation.answered" : "agentd.question.answered";
+    return this.#reply(run, asked, type, replyTo(asked.type, text, end, data));
   }
 
   /**
    * Decides a permission request, or on a plan: allow, deny, ask or result; terms are those of docs/permissions.md#the-decision, where
    * args of a plan are its steps as they are to be done (docs/planning.md#approval-by-people). The decision is on the arguments that the
-   * request shows now, unless args_sha256 says on which. Returns the id of the decision.
+   * request shows now, unless args_sha256 says on which; on a request for several calls it names calls, or all. Returns the id of the
+   * decision when the broker has stored it; whether it counts is the run's to say. Throws AgentdError: decision_refused.
    */
   async decide(run, decision, { request = "", ...terms } = {}) {
-    const asked = only(await this.asked(run), request, PERMISSION, PLAN);
-    const { args_sha256 } = asked.asked;
-    if ((terms.args_sha256 ??= args_sha256) !== args_sha256) {
-      throw new AgentdError("decision_refused", "the decision is on other arguments than those of the request; look at it again");
-    }
-    return this.#reply(run, asked, "agentd.permission.decided", { decision, ...terms });
+    const asked = only(run, await this.asked(run), request, PERMISSION, PLAN);
+    return this.#reply(run, asked, "agentd.permission.decided", decisionOn(asked.asked, { decision, ...terms }));
   }
 
   async #reply(run, asked, type, data) {
@@ -242,7 +208,7 @@ export class Client {
         if (error) throw new AgentdError("unavailable", `${subject} is not stored: ${error.description}`);
         return;
       } catch (error) {
-        if (!(error instanceof Unavailable) || attempt === 4) throw error;
+        if (!(error instanceof Unavailable) || attempt === 4 || !error.retryable) throw error;
         await sleep(200 * 2 ** attempt);
       }
     }
@@ -250,8 +216,8 @@ export class Client {
 
   async #ask(agent, query) {
     const answer = await wire.request(this.nc, this.#named(`${this.root}.get.${wire.token(agent)}`), query, { timeout: 10_000 });
-    const code = answer.headers?.get("Nats-Service-Error-Code");
-    if (code) throw new AgentdError(code, answer.headers.get("Nats-Service-Error"));
+    const code = answer.headers?.get("Nats-Service-Error-Code"), text = answer.headers?.get("Nats-Service-Error");
+    if (code) throw code === "unavailable" ? new Unavailable(text) : new AgentdError(code, text);
     return answer.json();
   }
 
@@ -274,7 +240,7 @@ export class Client {
 
   async #stored(subject) {
     try {
-      const found = await wire.request(this.nc, `$JS.API.DIRECT.GET.AGENTD_DONE.${subject}`, "");
+      const found = await wire.request(this.nc, `$JS.API.DIRECT.GET.${wire.stream(this.root, "DONE")}.${subject}`, "");
       return found.headers?.hasError || found.data.length === 0 ? null : wire.decode(found);
     } catch (error) {
       if (error.code === "unavailable") return null;
@@ -283,23 +249,13 @@ export class Client {
   }
 }
 
-const address = (run) => `${wire.token(run.agent)}.${wire.runKey(run.name)}`;
+/** Whether a run is not known yet, or nobody is there now who knows it. */
+const notYet = (error) => error.code === "unknown_run" || (error instanceof Unavailable && error.retryable);
 
-function only(asked, call, ...types) {
-  const meant = asked.filter((w) => types.includes(w.type) && ["", w.call, w.event].includes(call));
-  if (meant.length !== 1) {
-    throw new AgentdError("unknown_run", `the run waits for ${meant.length} such answers${meant.length ? "; name the call" : ""}`);
-  }
-  return meant[0];
-}
+const address = (run) => `${wire.token(run.agent)}.${wire.runKey(run.name)}`;
 
 function removed(run, reason, what) {
   return new AgentdError("unknown_run", `run ${run.name} is done (${reason}), and its ${what} was removed`);
-}
-
-function told(event) {
-  const { type, data = {}, rev = 0, i = 0, ephemeral = false } = event;
-  return { type: type.replace(/^agentd\.live\./, ""), data, rev, i, ephemeral, event };
 }
 
 function result(run, event) {

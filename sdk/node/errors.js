@@ -23,6 +23,9 @@ export class AgentdError extends Error {
   }
 }
 
+/** Faults as a person reads them. */
+export const listed = (faults) => faults.map(({ path, expected, got }) => `${path}: expected ${expected}, got ${got}`).join("; ");
+
 /** Thrown by a handler: the call failed, and the model may read why. Of other errors it only learns that there was one. */
 export class ToolError extends AgentdError {
   constructor(message, { code = "tool_failed", ...options } = {}) {
@@ -44,3 +47,6 @@ export class RunFailed extends AgentdError {
     Object.assign(this, { run, reason });
   }
 }
+
+/** What a service itself has to say of a call, as that it does not fit the contract: whoever called may read it. */
+export class CallError extends AgentdError {}

@@ -22,9 +22,12 @@ export class ToolError extends AgentdError {
   constructor(message: string, options?: { code?: string; retryable?: boolean; faults?: Fault[] });
 }
 
-/** Nobody answers: the server cannot be reached, a stream or consumer does not exist, or no worker serves the agent. */
+/**
+ * Nobody answers: the server cannot be reached, a stream or consumer does not exist, or no worker serves the agent. It is
+ * retryable, unless the connection is closed.
+ */
 export class Unavailable extends AgentdError {
-  constructor(message: string, options?: { cause?: unknown });
+  constructor(message: string, options?: { retryable?: boolean; cause?: unknown });
 }
 
 /** A run ended with an error. reason says why it ended, as reason:code. */
@@ -33,8 +36,11 @@ export class RunFailed extends AgentdError {
   readonly reason: string;
 }
 
-/** Connects to NATS: by default to NATS_URL, as NATS_USER with NATS_PASSWORD. It reconnects for ever. */
-export function connect(options?: ConnectionOptions): Promise<NatsConnection>;
+/**
+ * Connects to NATS: by default to NATS_URL, as NATS_USER with NATS_PASSWORD or else with the login in the URL. It reconnects for ever. The
+ * inbox prefix is that of the root, by default AGENTD_ROOT or agentd. Throws AgentdError: config for a root or a login that is none.
+ */
+export function connect(options?: ConnectionOptions & { root?: string }): Promise<NatsConnection>;
 
 export interface Contract {
   uri: string;
@@ -55,14 +61,19 @@ export interface Call<Data = Json> {
   event: Json;
 }
 
-/** signal is aborted when the call is due or voided. The answer's type is the contract's first, or $type. */
-export type Handler<Data = Json> = (call: Call<Data>, data: Data, signal: AbortSignal) => Promise<Json & { $type?: string }>;
+/**
+ * signal is aborted when the call is due or voided. The answer is an object that JSON has all of, after its toJSON; its type is the
+ * contract's first, or $type. Of what is thrown, the caller reads a ToolError; of anything else, only that there was an error.
+ */
+export type Handler<Data = Json> = (call: Call<Data>, data: Data, signal: AbortSignal) => Promise<(Json & { $type?: string }) | { toJSON(): unknown }>;
 
 export interface ServiceOptions {
   /** How many calls are handled at once; 16. */
   slots?: number;
-  /** Hear of voided calls at once, which needs the right to subscribe to agentd.void.<domain>.<type>.>; true. */
+  /** Hear of voided calls at once, which needs the right to subscribe to <root>.void.<domain>.<type>.>; true. */
   hearVoids?: boolean;
+  /** The first token of every subject; AGENTD_ROOT, else agentd. */
+  root?: string;
   log?: Pick<Console, "info" | "warn" | "error">;
 }
 
@@ -71,7 +82,10 @@ export class Service {
   constructor(contract: Contract | string, options?: ServiceOptions);
   handle<Data = Json>(handler: Handler<Data>): this;
   handle<Data = Json>(version: string, handler: Handler<Data>): this;
-  /** Serves until SIGTERM or SIGINT, and then until the calls in hand are answered. */
+  /**
+   * Serves until SIGTERM or SIGINT, and then until the calls in hand are answered. Throws AgentdError: config, with all that keeps it from
+   * being served, such as a version without a handler; unavailable, when the connection is closed.
+   */
   run(options?: ConnectionOptions): Promise<void>;
   serve(nc: NatsConnection, signal: AbortSignal): Promise<void>;
 }
@@ -121,16 +135,40 @@ export interface Asked {
   asked: Json;
 }
 
+/** A decision beside allow or deny, as docs/permissions.md#the-decision has it. request names one of several requests. */
+export interface Terms {
+  request?: string;
+  args_sha256?: string;
+  calls?: { call: string; args_sha256?: string; decision?: Decision; args?: Json; result?: Json; reason?: string }[];
+  all?: boolean;
+  scope?: string;
+  pattern?: string;
+  args?: Json;
+  result?: Json;
+  reason?: string;
+  uses?: number;
+  expires?: number;
+}
+
+export type Decision = "allow" | "deny" | "ask" | "result";
+
+/** Its methods throw AgentdError, at once for what no run could use: invalid_event, contract_violation, message_refused, decision_refused. */
 export class Client {
+  /** root is the first token of every subject; AGENTD_ROOT, else agentd. */
   constructor(nc: NatsConnection, options?: { who?: string; source?: string; root?: string });
   start(agent: string, data: Json, options?: Start): Promise<Required<Run>>;
   status(run: Run): Promise<Json>;
   list(agent: string, status?: "" | "running" | "waiting" | "done"): AsyncGenerator<Json>;
+  /** Ends with unavailable when the connection is closed. */
   follow(run: Run, after?: Mark): AsyncGenerator<Live>;
+  /** Throws RunFailed, the signal's reason, and unavailable when the connection is closed. */
   wait(run: Run, options?: { signal?: AbortSignal }): Promise<Result>;
+  /** The text has 1 to 65536 bytes. */
   send(run: Run, text: string): Promise<void>;
   cancel(run: Run, reason?: string): Promise<void>;
   asked(run: Run): Promise<Asked[]>;
-  answer(run: Run, text: string, options?: { call?: string; end?: boolean; data?: Json }): Promise<string>;
-  decide(run: Run, decision: "allow" | "deny" | "ask" | "result", terms?: Json & { request?: string }): Promise<string>;
+  /** The id of the answer, which is stored; follow tells whether the run takes it. data is in place of a text. */
+  answer(run: Run, text: string | undefined, options?: { call?: string; end?: boolean; data?: Json }): Promise<string>;
+  /** The id of the decision, which is stored; follow tells whether it counts. */
+  decide(run: Run, decision: Decision, terms?: Terms): Promise<string>;
 }

@@ -1,13 +1,17 @@
 // Names, tokens, ids, subjects and events, as docs/wire.md has them.
 import { createHash, randomBytes } from "node:crypto";
 
-import { AgentdError, Unavailable } from "./errors.js";
+import { AgentdError, Unavailable, listed } from "./errors.js";
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$/;
+const ROOT = /^[a-z0-9_-]{1,64}$/;
 const CALL = /^(c(?:0|[1-9][0-9]{0,5})-(?:0|[1-9][0-9]{0,3})-[a-z2-7]{26})(-r([1-9][0-9]{0,3}))?(?:-([A-Za-z0-9][A-Za-z0-9_-]{0,63}))?$/;
 const ATTEMPT = /^r[0-9]+(-|$)/;
 // JSON.stringify escapes no other code points so.
 const LONE_SURROGATE = /(?<!\\)(?:\\\\)*\\ud[89a-f]/;
+// CloudEvents keeps these out of attributes: they could forge a line of a header or a log.
+const CONTROL = /[\u0000-\u001f\u007f-\u009f]/;
+const MAX_ATTRIBUTE = 8192;
 // How deep data may nest, and how many object members it may have in total.
 const MAX_DEPTH = 64, MAX_MEMBERS = 10064;
 const ALPHABET = "abcdefghijklmnopqrstuvwxyz234567";
@@ -46,6 +50,16 @@ export function token(name) {
 
 export const domainToken = (domain) => (domain ? token(domain) : "local");
 
+/** The first token of all subjects; without one, that of the environment. Throws AgentdError: config. */
+export function root(name) {
+  const given = name || process.env.AGENTD_ROOT || "agentd";
+  if (!ROOT.test(given)) throw new AgentdError("config", `the root ${JSON.stringify(given)} is not of the form ${ROOT.source}`);
+  return given;
+}
+
+/** The name of a stream: zone is what it holds. */
+export const stream = (root, zone) => `${root.toUpperCase()}_${zone}`;
+
 /** The call, attempt and domain token of a call's event id; null of another text. */
 export function callOf(id) {
   const [, call, repeated, number = "1", domain = ""] = CALL.exec(id) ?? [];
@@ -60,19 +74,71 @@ export function replySubject(delivered) {
   return [root, "in", ...rest].join(".");
 }
 
-/** An event in structured mode. Throws AgentdError: invalid_event, for what nobody could read. */
+/** An event in structured mode. Throws AgentdError: invalid_event, with every fault, for what nobody could read. */
 export function encode(event) {
-  let body, data;
+  let body, attributes, data;
   try {
-    body = JSON.stringify(event);
-    ({ data } = JSON.parse(body));
+    body = JSON.stringify(event, exact);
+    ({ data, ...attributes } = JSON.parse(body));
   } catch (cause) {
     throw new AgentdError("invalid_event", `the event has no JSON: ${cause.message}`, { cause });
+  }
+  const faults = attributeFaults(attributes);
+  if (data != null && !isObject(data)) faults.push({ path: "$.data", expected: "an object", got: kind(data) });
+  if (faults.length > 0) {
+    throw new AgentdError("invalid_event", `the event cannot be sent: ${listed(faults)}`, { faults });
   }
   const n = members(data);
   if (n > MAX_MEMBERS) throw new AgentdError("invalid_event", `$.data: expected at most ${MAX_MEMBERS} object members in total, got ${n}`);
   if (LONE_SURROGATE.test(body)) throw new AgentdError("invalid_event", "the event has no JSON in UTF-8: it has a lone surrogate");
   return body;
+}
+
+/** A value as its JSON has it, with its toJSON. Throws TypeError unless that is an object, and says all that the value does. */
+export function object(value) {
+  const plain = JSON.parse(JSON.stringify(value, exact) ?? "null");
+  if (!isObject(plain)) throw new TypeError(`expected an object, got ${kind(value === undefined ? value : plain)}`);
+  return plain;
+}
+
+/** For JSON.stringify, which puts something else in the place of what JSON does not have. */
+function exact(name, value) {
+  if (typeof value === "number" && !Number.isFinite(value)) throw new TypeError(`JSON has no ${value}, which ${name || "it"} is`);
+  if (value instanceof Map || value instanceof Set) {
+    throw new TypeError(`JSON has no ${value.constructor.name}, which ${name || "it"} is: make an object or an array of it`);
+  }
+  return value;
+}
+
+/** Data that was parsed, as RFC 8785 writes it. */
+export function canonical(value) {
+  if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
+  if (!isObject(value)) return JSON.stringify(value);
+  return `{${Object.keys(value).sort().map((name) => `${JSON.stringify(name)}:${canonical(value[name])}`).join(",")}}`;
+}
+
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+function kind(value) {
+  if (value === undefined) return "nothing";
+  if (value === null) return "null";
+  if (Array.isArray(value)) return "an array";
+  return `${typeof value === "object" ? "an" : "a"} ${typeof value}`;
+}
+
+/** What keeps attributes from being those of an event. */
+function attributeFaults(attributes) {
+  const faults = [];
+  for (const name of ["id", "source", "type"]) {
+    if (!attributes[name]) faults.push({ path: `$.${name}`, expected: "a non-empty string", got: "nothing" });
+  }
+  for (const [name, value] of Object.entries(attributes)) {
+    const path = `$.${name}`, bytes = typeof value === "string" ? Buffer.byteLength(value) : 0, control = CONTROL.exec(value);
+    if (bytes > MAX_ATTRIBUTE) faults.push({ path, expected: `at most ${MAX_ATTRIBUTE} bytes`, got: String(bytes) });
+    else if (typeof value === "object" && value !== null) faults.push({ path, expected: "a string, boolean, number or null", got: kind(value) });
+    else if (control) faults.push({ path, expected: "text without control characters", got: `one at character ${control.index}` });
+  }
+  return faults;
 }
 
 /** How many object members data has. Throws AgentdError: invalid_event, where it nests too deep. */
@@ -91,14 +157,30 @@ export function decode(message) {
   } catch (cause) {
     throw new AgentdError("invalid_event", `the body is not a CloudEvent in structured mode: ${cause.message}`, { cause });
   }
-  const object = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
-  const named = object(event) && ["id", "source", "type"].every((name) => typeof event[name] === "string" && event[name] !== "");
+  const named = isObject(event) && ["id", "source", "type"].every((name) => typeof event[name] === "string" && event[name] !== "");
   if (!named || event.specversion !== "1.0") throw new AgentdError("invalid_event", "the event lacks id, source, type or specversion 1.0");
-  if (event.data != null && !object(event.data)) throw new AgentdError("invalid_event", "$.data: expected an object");
+  if (event.data != null && !isObject(event.data)) throw new AgentdError("invalid_event", "$.data: expected an object");
   return { ...event, data: event.data ?? {} };
 }
 
 export const newID = (kind) => `${kind}-${randomBytes(13).toString("hex")}`;
+
+/** A subscription that calls heard with each message. Throws Unavailable where the connection is closed. */
+export function subscribe(nc, subject, heard) {
+  try {
+    return nc.subscribe(subject, { callback: (error, message) => error || heard(message) });
+  } catch (cause) {
+    throw closed({ cause });
+  }
+}
+
+/** Why a subscription ended that nobody has ended here. */
+export async function ended(subscription) {
+  const cause = await subscription.closed;
+  return cause ? failure(cause, `the subscription to ${subscription.getSubject()} ended`) : closed();
+}
+
+export const closed = (options) => new Unavailable("the connection to NATS is closed", { retryable: false, ...options });
 
 /** A request whose failures are AgentdErrors: Unavailable, permission_denied, or too_large, which is not sent. */
 export async function request(nc, subject, body, { headers, timeout = 5000 } = {}) {
@@ -109,7 +191,11 @@ export async function request(nc, subject, body, { headers, timeout = 5000 } = {
       const message = `the message on ${subject} is larger than the server takes (${nc.info?.max_payload} bytes)`;
       throw new AgentdError("too_large", message, { cause });
     }
-    if (/permission/i.test(cause.message)) throw new AgentdError("permission_denied", cause.message, { cause });
-    throw new Unavailable(`no answer from ${subject}: ${cause.message}`, { cause });
+    throw nc.isClosed() ? closed({ cause }) : failure(cause, `no answer from ${subject}`);
   }
+}
+
+function failure(cause, what) {
+  if (/permission/i.test(cause.message)) return new AgentdError("permission_denied", cause.message, { cause });
+  return new Unavailable(`${what}: ${cause.message}`, { cause });
 }

@@ -104,7 +104,9 @@ func nodeSDKFolder(t *testing.T) string {
 	if err := os.CopyFS(filepath.Join(dir, "agentd"), os.DirFS("../../sdk/node")); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"client_conformance.mjs", "client_sdk.mjs", "forecast_sdk.mjs", "unsendable_sdk.mjs"} {
+	for _, name := range []string{
+		"answers_sdk.mjs", "client_conformance.mjs", "client_sdk.mjs", "ended_sdk.mjs", "forecast_sdk.mjs", "queued_sdk.mjs", "unsendable_sdk.mjs",
+	} {
 		source, err := os.ReadFile(filepath.Join("node", name))
 		if err == nil {
 			// A package finds itself by its own name, and here the programs are beside it.

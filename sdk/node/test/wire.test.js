@@ -31,16 +31,54 @@ test("what is not an event is refused", () => {
   }
 });
 
+const event = (members) => ({ specversion: "1.0", id: "1", source: "s", type: "t", ...members });
+
 test("what nobody could read is not sent", () => {
   const deep = (levels) => (levels > 1 ? { in: deep(levels - 1) } : {});
   const wide = (members) => ({ rows: Array.from({ length: members - 1 }, () => ({ a: 1 })) });
   const cycle = {};
   cycle.a = cycle;
-  const refused = [{ a: 10n }, cycle, { a: "\ud800" }, { "\udfff": 1 }, { a: "\\\ud800" }, wide(10065), deep(65), deep(5000), { a: [[deep(62)]] }];
-  for (const data of refused) assert.throws(() => wire.encode({ specversion: "1.0", data }), { code: "invalid_event" });
+  const refused = [{ a: 10n }, cycle, { a: "\ud800" }, { "\udfff": 1 }, { a: "\\\ud800" }, wide(10065), deep(65), deep(5000), { a: [[deep(62)]] },
+    { a: NaN }, { a: [-Infinity] }, { a: new Map([["b", 1]]) }, [], "text", 7];
+  for (const data of refused) assert.throws(() => wire.encode(event({ data })), { code: "invalid_event" });
   for (const data of [wide(10064), deep(64), { a: [deep(62)] }, { a: "\u{1f600} \\ud800 \\\\ud800" }, undefined]) {
-    assert.deepEqual(JSON.parse(wire.encode({ data })).data, data);
+    assert.deepEqual(JSON.parse(wire.encode(event({ data }))).data, data);
   }
+});
+
+test("attributes that nobody could read are not sent", () => {
+  for (const [members, path] of [
+    [{ id: "" }, "$.id"], [{ source: undefined }, "$.source"], [{ type: null }, "$.type"], [{ subject: "a\nb" }, "$.subject"],
+    [{ id: "k\u0000" }, "$.id"], [{ accesscontrol: "\u0085" }, "$.accesscontrol"], [{ subject: `a${"é".repeat(4096)}` }, "$.subject"],
+    [{ traceparent: { a: 1 } }, "$.traceparent"],
+  ]) {
+    assert.throws(() => wire.encode(event(members)), (e) => e.code === "invalid_event" && e.faults.length === 1 && e.faults[0].path === path, path);
+  }
+  wire.encode(event({ subject: "é".repeat(4096), data: { text: "a\nb" }, parentid: null, executionunits: 1.5 }));
+});
+
+test("a value is what its JSON says, or is refused", () => {
+  class Money {
+    toJSON() {
+      return { euros: "0.05", left: undefined };
+    }
+  }
+  assert.deepEqual(wire.object(new Money()), { euros: "0.05" });
+  assert.deepEqual(wire.object({ at: new Date(0), none: undefined }), { at: "1970-01-01T00:00:00.000Z" });
+  for (const value of [undefined, null, 7, "sunny", [1, 2], new Map([["a", 1]]), new Set(), { a: { b: NaN } }, { a: new Set([1]) }, { toJSON: () => [] }]) {
+    assert.throws(() => wire.object(value), TypeError);
+  }
+});
+
+test("the vectors of canonical", () => {
+  assert.ok(vectors.canonical.length > 0);
+  for (const { in: text, out } of vectors.canonical) assert.equal(wire.canonical(JSON.parse(text)), out);
+});
+
+test("a root is one token, and names its streams", () => {
+  assert.equal(wire.stream(wire.root("acme"), "OUT"), "ACME_OUT");
+  assert.equal(wire.root(""), process.env.AGENTD_ROOT ?? "agentd");
+  for (const root of ["Acme", "a.b", "*", "é", "a".repeat(65)]) assert.throws(() => wire.root(root), { code: "config" });
 });
 
 test("an answer goes nowhere but where the call was delivered", () => {

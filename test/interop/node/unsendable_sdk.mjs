@@ -1,7 +1,7 @@
 // Serves weather.forecast with sdk/node, with answers that cannot be sent. It prints each city that a handler is called with.
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { Service, ToolError } from "agentd";
+import { Service, ToolError, Unavailable } from "agentd";
 
 await new Service(process.argv[2], { hearVoids: false }).handle(async (call, { city }) => {
   console.log("CALLED", city);
@@ -17,6 +17,12 @@ await new Service(process.argv[2], { hearVoids: false }).handle(async (call, { c
     }
     case "Surrogate": return { text: "\ud800" };
     case "Wide": return { text: "sunny", rows: Array.from({ length: 10_064 }, (_, degrees) => ({ degrees })) };
+    case "NaN": return { text: "sunny", degrees: NaN };
+    case "Text": return "sunny";
+    case "List": return [1, 2];
+    case "Nothing": return undefined;
+    case "Map": return new Map([["text", "sunny"]]);
+    case "Unavailable": throw new Unavailable("no answer from nats://ann@10.0.0.7"); // it is not for the model to read
     case "Deep": {
       let deep = { text: "sunny" };
       for (let i = 0; i < 64; i++) deep = { text: "sunny", in: deep };

@@ -1,0 +1,71 @@
+// What a person answers to a run.
+import { AgentdError } from "./errors.js";
+import * as wire from "./wire.js";
+
+export const PERMISSION = "agentd.permission.request", PLAN = "agentd.plan.review";
+export const QUESTION = "agentd.question.ask", TURN = "agentd.conversation.turn";
+
+const DECISIONS = ["allow", "deny", "ask", "result"];
+// Data of an answer to a question that has no other members is as it is on the wire; other data is what a form was filled in with.
+const ANSWERED = ["answer", "action", "content"];
+
+/** The data of the answer to a question or a turn. Throws AgentdError: contract_violation. */
+export function replyTo(type, text, end, data) {
+  if (data != null && (text || end)) throw violation("an answer is a text or data, not both");
+  if (data != null) {
+    const given = input(data, "the answer"), names = Object.keys(given);
+    if (type === TURN || (names.length > 0 && names.every((name) => ANSWERED.includes(name)))) return given;
+    return { answer: wire.canonical(given), content: given };
+  }
+  if (end && type !== TURN) throw violation("only a conversation has an end");
+  if (!text?.trim() && !end) throw violation("the answer is empty");
+  return type === TURN ? { message: text ?? "", end } : { answer: text };
+}
+
+/** Data that somebody gave, as its JSON has it. Throws AgentdError: contract_violation. */
+export function input(data, what) {
+  try {
+    return wire.object(data);
+  } catch (cause) {
+    throw new AgentdError("contract_violation", `${what} is not a JSON object: ${cause.message}`, { cause });
+  }
+}
+
+/**
+ * A decision with the hashes of what the request asks for, where it has none of its own. Throws AgentdError: decision_refused, when it
+ * is none, is on other arguments, or does not say on which calls.
+ */
+export function decisionOn(request, { calls = [], all = false, ...decision }) {
+  const asked = request.calls ?? [], named = calls.length > 0;
+  for (const given of named ? calls.map((c) => c.decision || decision.decision) : [decision.decision]) {
+    if (!DECISIONS.includes(given)) throw refused(`${JSON.stringify(given)} is not a decision: want allow, deny, ask or result`);
+  }
+  if (asked.length === 0 && (named || all)) throw refused("the request is for one call; decide on it without naming calls");
+  if (asked.length > 0 && named === all) throw refused(`the request is for ${asked.length} calls; name those that you decide on, or all`);
+  if (!named) return { ...decision, args_sha256: sameHash(decision.args_sha256, request), ...(all ? { all } : {}) };
+  return {
+    ...decision,
+    calls: calls.map((c) => {
+      const one = asked.find(({ call }) => call === c.call);
+      if (!one) throw refused(`the request does not ask for the call ${JSON.stringify(c.call)}`);
+      return { ...c, args_sha256: sameHash(c.args_sha256, one) };
+    }),
+  };
+}
+
+function sameHash(given, { args_sha256 }) {
+  if (given && given !== args_sha256) throw refused("the decision is on other arguments than those of the request; look at it again");
+  return args_sha256;
+}
+
+/** The open call that is meant: the only one of the types, or the one of them that call names. */
+export function only(run, waiting, call, ...types) {
+  const meant = waiting.filter((w) => types.includes(w.type) && ["", w.call, w.event].includes(call));
+  if (meant.length === 1) return meant[0];
+  let why = `waits for ${meant.length} answers; name the call`;
+  if (meant.length === 0) why = call ? `does not wait for an answer to ${call}, or no longer` : "does not wait for an answer";
+  throw new AgentdError("unknown_run", `run ${run.name} ${why}`);
+}
+
+const violation = (message) => new AgentdError("contract_violation", message);
+const refused = (message) => new AgentdError("decision_refused", message);

@@ -1,0 +1,122 @@
+// Follow a run. Live events are lossy: the milestones that were missed are asked for.
+import { Unavailable } from "./errors.js";
+import * as wire from "./wire.js";
+
+const ASK_AGAIN = 1000, BUFFER = 1024, WATCH_EVERY = 5000;
+
+/** What happens in a run after a mark, as workers tell it to who announces that they read. */
+export class Following {
+  #waiting = [];
+  // Whether something may be between the mark and what is told next.
+  #lost = true;
+  // Whether all workers know by now that somebody reads.
+  #known = false;
+  #over = false;
+  #ended;
+  #at;
+  #whole;
+  #wake = () => {};
+
+  constructor(nc, root, address, after) {
+    Object.assign(this, { nc, watch: `${root}.watch.${address}` });
+    [this.#at, this.#whole] = [after, after.rev === 0];
+    const subscription = wire.subscribe(nc, `${root}.stream.${address}`, (m) => this.#hear(m));
+    wire.ended(subscription).then((why) => this.#end(why));
+    const asked = wire.subscribe(nc, `${root}.watch.ask`, () => this.#again());
+    const renewing = setInterval(() => this.#renew(), WATCH_EVERY), statuses = nc.status();
+    this.#announce();
+    this.#reconnect(statuses);
+    this.close = () => {
+      clearInterval(renewing);
+      subscription.unsubscribe();
+      asked.unsubscribe();
+      statuses.stop?.();
+    };
+  }
+
+  /** Until the run's end. history yields the milestones after a mark that there are now. */
+  async *events(history) {
+    while (!this.#over) {
+      if (this.#ended) throw this.#ended;
+      if (this.#lost) yield* this.#missed(history);
+      else yield* this.#heard();
+    }
+  }
+
+  /** The milestones after the mark. A run that was retried goes on after an end. */
+  async *#missed(history) {
+    this.#lost = false;
+    try {
+      for await (const live of history(this.#at)) yield this.#tell(live);
+    } catch (error) {
+      if (!(error instanceof Unavailable)) throw error;
+      this.#lost = true;
+      await this.#news();
+    }
+  }
+
+  async *#heard() {
+    if (this.#waiting.length === 0) await this.#news();
+    for (let m; !this.#lost && !this.#over && (m = this.#waiting.shift()); ) {
+      const live = told(m.json()), at = this.#at;
+      if (live.ephemeral) yield live;
+      else if (live.rev < at.rev || (live.rev === at.rev && live.i <= at.i)) continue;
+      else if ((live.rev === at.rev && live.i === at.i + 1) || (this.#whole && live.rev === at.rev + 1 && live.i === 0)) yield this.#tell(live);
+      else this.#lost = true; // something is between the two, or may be
+    }
+  }
+
+  #tell(live) {
+    [this.#at, this.#whole] = [{ rev: live.rev, i: live.i }, live.i + 1 === live.event.count];
+    this.#over = live.type === "run.finished";
+    return live;
+  }
+
+  /** Waits until something is heard, or it is time to ask again. */
+  async #news() {
+    if (this.#ended) return;
+    await new Promise((resolve) => {
+      const timer = setTimeout(resolve, ASK_AGAIN);
+      this.#wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+
+  #hear(message) {
+    if (this.#waiting.push(message) > BUFFER) this.#lost = this.#waiting.splice(0).length > 0;
+    this.#wake();
+  }
+
+  #end(why) {
+    this.#ended = why;
+    this.#wake();
+  }
+
+  #announce() {
+    if (!this.nc.isClosed() && !this.nc.isDraining()) this.nc.publish(this.watch);
+  }
+
+  /** Workers have forgotten, or do not know, that somebody reads. What was told before all of them knew was missed. */
+  #again() {
+    [this.#lost, this.#known] = [true, false];
+    this.#announce();
+    this.#wake();
+  }
+
+  #renew() {
+    [this.#lost, this.#known] = [this.#lost || !this.#known, true];
+    this.#announce();
+  }
+
+  async #reconnect(statuses) {
+    for await (const { type } of statuses) if (type === "reconnect") this.#again();
+  }
+}
+
+/** An event that workers tell, as who follows a run sees it. */
+export function told(event) {
+  const { type, data = {}, rev = 0, i = 0, ephemeral = false } = event;
+  return { type: type.replace(/^agentd\.live\./, ""), data, rev, i, ephemeral, event };
+}

@@ -1,0 +1,67 @@
+// What a client refuses to send, because a run could not use it and nobody would be told.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { QUESTION, TURN, decisionOn, only, replyTo } from "../answers.js";
+import { Client } from "../client.js";
+
+const client = new Client({}, { who: "ann" }); // nothing of it reaches a broker
+const run = { agent: "desk", name: "trip", init: "i" };
+
+test("a message has 1 to 65536 bytes", async () => {
+  for (const text of ["", "é".repeat(32_769), "x".repeat(600_000)]) await assert.rejects(client.send(run, text), { code: "message_refused" });
+});
+
+test("a run that no worker could read is not started", async () => {
+  for (const [data, options] of [
+    [{}, { name: "a\nb" }], [{}, { key: "k\u0000" }], [{}, { name: "n".repeat(9000) }], [{}, { accessControl: "\u007f" }], [{ a: "\ud800" }, {}],
+  ]) {
+    await assert.rejects(client.start("desk", data, options), { code: "invalid_event" });
+  }
+  for (const data of [undefined, "hello", [1], { a: 10n }, { a: NaN }]) await assert.rejects(client.start("desk", data), { code: "contract_violation" });
+});
+
+test("answers to questions and turns", () => {
+  const data = (type, text, end, given) => replyTo(type, text, end, given);
+  assert.deepEqual(data(QUESTION, "in May", false), { answer: "in May" });
+  assert.deepEqual(data(TURN, "go on", false), { message: "go on", end: false });
+  assert.deepEqual(data(TURN, "", true), { message: "", end: true });
+  assert.deepEqual(data(QUESTION, "", false, { seat: 7, color: "red" }), { answer: '{"color":"red","seat":7}', content: { seat: 7, color: "red" } });
+  assert.deepEqual(data(QUESTION, undefined, false, {}), { answer: "{}", content: {} });
+  assert.deepEqual(data(QUESTION, "", false, { answer: "no", seat: 7 }).content, { answer: "no", seat: 7 });
+  for (const known of [{ action: "decline" }, { answer: "x", content: { seat: 7 } }]) assert.deepEqual(data(QUESTION, "", false, known), known);
+  assert.deepEqual(data(TURN, "", false, { message: "go on" }), { message: "go on" });
+  for (const refused of [
+    [QUESTION, "", false], [QUESTION, " \n", false], [QUESTION, undefined, false], [TURN, "", false], [QUESTION, "bye", true],
+    [QUESTION, "red", false, { color: "red" }], [TURN, "", true, { message: "bye" }], [QUESTION, "", false, ["red"]], [QUESTION, "", false, { n: NaN }],
+  ]) {
+    assert.throws(() => replyTo(...refused), { code: "contract_violation" }, JSON.stringify(refused));
+  }
+});
+
+test("decisions say what they are on", () => {
+  const one = { args_sha256: "a" }, batch = { args_sha256: "ab", calls: [{ call: "c1", args_sha256: "a" }, { call: "c2", args_sha256: "b" }] };
+  assert.deepEqual(decisionOn(one, { decision: "allow" }), { decision: "allow", args_sha256: "a" });
+  assert.deepEqual(decisionOn(one, { decision: "deny", args_sha256: "a", reason: "far" }), { decision: "deny", args_sha256: "a", reason: "far" });
+  assert.deepEqual(decisionOn(batch, { decision: "allow", all: true }), { decision: "allow", all: true, args_sha256: "ab" });
+  assert.deepEqual(decisionOn(batch, { decision: "allow", calls: [{ call: "c2" }, { call: "c1", decision: "deny" }] }), {
+    decision: "allow", calls: [{ call: "c2", args_sha256: "b" }, { call: "c1", decision: "deny", args_sha256: "a" }],
+  });
+  for (const [request, decision] of [
+    [one, { decision: "alow" }], [one, {}], [one, { decision: "allow", args_sha256: "b" }], [one, { decision: "allow", all: true }],
+    [one, { decision: "allow", calls: [{ call: "c1" }] }], [batch, { decision: "allow" }], [batch, { decision: "allow", all: true, calls: [{ call: "c1" }] }],
+    [batch, { decision: "allow", all: true, args_sha256: "b" }], [batch, { decision: "allow", calls: [{ call: "c3" }] }],
+    [batch, { decision: "allow", calls: [{ call: "c1", args_sha256: "b" }] }], [batch, { decision: "allow", calls: [{ call: "c1", decision: "dney" }] }],
+  ]) {
+    assert.throws(() => decisionOn(request, decision), { code: "decision_refused" }, JSON.stringify(decision));
+  }
+});
+
+test("an answer is to one open call", () => {
+  const waiting = [{ type: QUESTION, call: "c1", event: "c1-r2" }, { type: QUESTION, call: "c2", event: "c2" }, { type: TURN, call: "c3", event: "c3" }];
+  assert.equal(only(run, waiting, "c1-r2", QUESTION), waiting[0]);
+  assert.equal(only(run, waiting, "", TURN), waiting[2]);
+  for (const [call, types] of [["", [QUESTION]], ["c3", [QUESTION]], ["", ["other"]]]) {
+    assert.throws(() => only(run, waiting, call, ...types), { code: "unknown_run" });
+  }
+});

@@ -1,0 +1,99 @@
+// What a service makes of its contract, its calls and its answers, without a broker.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { Service } from "../service.js";
+
+const type = "weather.forecast", uri = "#/weather/forecast";
+const contract = (versions) => ({ uri, type, versions: Object.fromEntries(Object.entries(versions).map(
+  ([version, schema]) => [version, { accepts: {}, emits: { "weather.forecast.done": schema } }])) });
+const versions = { "1.0.0": {}, "1.10.0": {}, "1.9.0": {}, "2.0.0-rc.1": {} };
+const silent = { info() {}, warn() {}, error() {} };
+const aborted = AbortSignal.abort();
+
+/** What a service answers to a call. */
+const answer = (given, event, handler) => new Service(given, { log: silent }).handle(handler).answer({ event: { type, ...event }, data: {} }, aborted);
+
+test("a service that could not answer is refused at the start", async () => {
+  const good = contract(versions);
+  for (const [what, service] of [
+    ["weather.forecast 1.0.0", new Service(good).handle("1.10.0", async () => ({}))],
+    ["slots", new Service(good, { slots: 0 }).handle(async () => ({}))],
+    ["slots", new Service(good, { slots: 1.5 }).handle(async () => ({}))],
+    ["$.uri", new Service({ ...good, uri: "" }).handle(async () => ({}))],
+    ["$.type", new Service({ ...good, type: "a b" }).handle(async () => ({}))],
+    ["$.versions", new Service({ uri, type }).handle(async () => ({}))],
+    ['$.versions["v1"]', new Service(contract({ v1: {} })).handle(async () => ({}))],
+    ['$.versions["0.0.0"]', new Service(contract({ "0.0.0": {} })).handle(async () => ({}))],
+    ['$.versions["1.0.0"].emits', new Service({ uri, type, versions: { "1.0.0": { accepts: {}, emits: {} } } }).handle(async () => ({}))],
+    ['$.versions["1.0.0"]', new Service({ uri, type, versions: { "1.0.0": { emits: { done: {} } } } }).handle(async () => ({}))],
+    ['$.versions["1.0.0"].emits["weather.forecast.done"]', new Service(contract({ "1.0.0": { type: "strin" } })).handle(async () => ({}))],
+  ]) {
+    await assert.rejects(service.serve(null, aborted), (e) => e.code === "config" && e.faults[0].path === what && e.message.includes(what), what);
+  }
+  assert.throws(() => new Service(good, { root: "Acme" }), { code: "config" });
+});
+
+test("a call means the version that it names, or the newest", async () => {
+  const version = async (dataschema, given = contract(versions)) => {
+    let called;
+    const { dataschema: answered } = await answer(given, { dataschema }, async (call) => {
+      called = call.version;
+      return {};
+    });
+    assert.equal(answered, `${uri}/${called}`);
+    return called;
+  };
+  assert.equal(await version("#/weather/forecast/1.9.0"), "1.9.0");
+  assert.equal(await version("agentd:/weather/forecast/1.9.0"), "1.9.0");
+  for (const none of [undefined, null, ""]) assert.equal(await version(none), "1.10.0");
+  assert.equal(await version("", contract({ "2.0.0-rc.2": {}, "2.0.0-rc.10": {}, "2.0.0-rc": {}, "2.0.0-1": {} })), "2.0.0-rc.10");
+  assert.equal(await version("", contract({ "2.0.0-rc": {}, "2.0.0-rc.1": {} })), "2.0.0-rc.1");
+  for (const [event, code] of [
+    [{ dataschema: "#/weather/forecast/3.0.0" }, "contract_missing"], [{ dataschema: "#/weather/other/1.0.0" }, "contract_missing"],
+    [{ dataschema: "#/weather/forecast" }, "invalid_event"], [{ dataschema: "1.0.0" }, "invalid_event"], [{ type: "weather.other" }, "invalid_event"],
+  ]) {
+    await assert.rejects(answer(contract(versions), event, async () => ({})), { code, name: "CallError" });
+  }
+});
+
+test("an answer is an object, and all of it", async () => {
+  const given = contract({ "1.0.0": {} });
+  const { data, type: answered } = await answer(given, {}, async () => ({ toJSON: () => ({ euros: "0.05", $type: "weather.forecast.done" }) }));
+  assert.deepEqual([data, answered], [{ euros: "0.05" }, "weather.forecast.done"]);
+  for (const value of ["sunny", [1, 2], undefined, 7, null, new Map([["text", "sunny"]]), { price: NaN }, { inf: Infinity }]) {
+    await assert.rejects(answer(given, {}, async () => value), { name: "TypeError", message: /Return an object/ });
+  }
+});
+
+const dialects = {
+  "http://json-schema.org/draft-04/schema#": undefined, // no package that reads it is installed here
+  "http://json-schema.org/draft-06/schema#": { items: [{ type: "string" }, { type: "number" }] },
+  "http://json-schema.org/draft-07/schema#": { items: [{ type: "string" }, { type: "number" }] },
+  "https://json-schema.org/draft-07/schema": { items: [{ type: "string" }, { type: "number" }] },
+  "https://json-schema.org/draft/2019-09/schema": { items: [{ type: "string" }, { type: "number" }] },
+  "https://json-schema.org/draft/2020-12/schema": { prefixItems: [{ type: "string" }, { type: "number" }] },
+  "https://example.com/mine": undefined,
+};
+
+for (const [$schema, pair] of Object.entries(dialects)) {
+  test(`answers are checked in the dialect ${$schema}`, async () => {
+    const warned = [];
+    const schema = { $schema, type: "object", properties: { pair: { type: "array", ...pair } } };
+    const service = new Service(contract({ "1.0.0": schema, "1.1.0": schema }), { log: { ...silent, warn: (text) => warned.push(text) } });
+    service.handle(async (call, data) => data);
+    const given = (data) => service.answer({ event: { type }, data }, aborted);
+    assert.deepEqual((await given({ pair: ["a", 1] })).data, { pair: ["a", 1] });
+    assert.equal(warned.length, pair ? 0 : 1);
+    if (pair) await assert.rejects(given({ pair: [1, "a"] }), { name: "TypeError", message: /does not fit/ });
+    else await given({ pair: "none" });
+  });
+}
+
+test("a schema that only agentd can read is not checked here", async () => {
+  const warned = [];
+  const schema = { properties: { text: { pattern: "(?i)sunny" } } };
+  const service = new Service(contract({ "1.0.0": schema }), { log: { ...silent, warn: (text) => warned.push(text) } }).handle(async () => ({ text: "Sunny" }));
+  assert.deepEqual((await service.answer({ event: { type }, data: {} }, aborted)).data, { text: "Sunny" });
+  assert.equal(warned.length, 1);
+});
