@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"agentd/internal/address"
 	"agentd/internal/broker"
 	"agentd/internal/show"
 	"agentd/sdk"
@@ -27,7 +28,7 @@ func (a *App) CommandLine(args ...string) string {
 	if a.ConfigGiven {
 		line += " -c " + show.ShellQuote(a.Config)
 	}
-	for _, f := range []struct{ name, value string }{{"--data", a.Data}, {"--nats", broker.Redact(a.NATS)}, {"--redis", broker.Redact(a.redis)}, {"--as", a.As}} {
+	for _, f := range []struct{ name, value string }{{"--data", a.Data}, {"--nats", address.Hide(a.NATS)}, {"--redis", address.Hide(a.redis)}, {"--as", a.As}} {
 		if f.value != "" {
 			line += " " + f.name + " " + show.ShellQuote(f.value)
 		}

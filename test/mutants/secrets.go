@@ -1,0 +1,9 @@
+package main
+
+// ofSecrets are about what strangers may see, and what they may make others see.
+var ofSecrets = []mutant{
+	{"the password of an address without a scheme is shown", around("internal/address.Hide", "if !strings.Contains(list, \"://\") {\nreturn list\n}\nreturn original(list)"), test{"internal/address", "TestHide_HidesWhoOneIsHoweverItIsWritten"}},
+	{"a proof is not looked at beside the login of an address", around("internal/address.WithoutLogin", "return server"), test{"internal/broker", "TestConnectOptions_AProofIsShownAlone"}},
+	{"who does not reach a model repeats the whole URL", around("internal/address.Failure", "return err"), test{"internal/llm", "TestOpenAI_NobodyListens"}},
+	{"who does not reach an MCP server repeats the whole URL", call("internal/mcp.httpTap.SendRequest", "Failure", "err"), test{"internal/mcp", "TestServer_DoesNotTellItsURL"}},
+}
