@@ -233,7 +233,6 @@ models:
 agents:
   - name: a
     model: {name: m}
-    permissions:
     tools: {mcp: , services: , builtin: []}
     stop_on: []
     limits:

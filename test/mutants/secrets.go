@@ -6,4 +6,5 @@ var ofSecrets = []mutant{
 	{"a proof is not looked at beside the login of an address", around("internal/address.WithoutLogin", "return server"), test{"internal/broker", "TestConnectOptions_AProofIsShownAlone"}},
 	{"who does not reach a model repeats the whole URL", around("internal/address.Failure", "return err"), test{"internal/llm", "TestOpenAI_NobodyListens"}},
 	{"who does not reach an MCP server repeats the whole URL", call("internal/mcp.httpTap.SendRequest", "Failure", "err"), test{"internal/mcp", "TestServer_DoesNotTellItsURL"}},
+	{"permissions whose rules are commented out are none", condition("internal/strict.place.dropEmpty", "neverEmpty", "item.kind == isNull && next.optional"), test{"cmd/agentd", "TestCheck_SaysWhatIsWrongWhere/protects_nothing"}},
 }
