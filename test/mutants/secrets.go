@@ -8,4 +8,6 @@ var ofSecrets = []mutant{
 	{"who does not reach an MCP server repeats the whole URL", call("internal/mcp.httpTap.SendRequest", "Failure", "err"), test{"internal/mcp", "TestServer_DoesNotTellItsURL"}},
 	{"permissions whose rules are commented out are none", condition("internal/strict.place.dropEmpty", "neverEmpty", "item.kind == isNull && next.optional"), test{"cmd/agentd", "TestCheck_SaysWhatIsWrongWhere/protects_nothing"}},
 	{"everybody on the machine reads the index of runs", call("internal/index/sqlite.mark", "OpenFile", "os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)"), test{"internal/index/sqlite", "TestOpen_NobodyElseReadsTheFiles"}},
+	{"a terminal obeys an answer of the model", around("cmd/agentd/internal/cli.WriteText", "_, err := io.WriteString(w, text)\nreturn err"), test{"cmd/agentd/internal/follow", "TestPrintResult_OnATerminalAllOfAnAnswerIsSeen"}},
+	{"a terminal obeys what the registry has", call("cmd/agentd/contracts.writeContracts", "Visible Type", "r.Type"), test{"cmd/agentd/contracts", "TestWrite_ShowsAllThatOthersWrote"}},
 }

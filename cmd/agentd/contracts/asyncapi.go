@@ -83,8 +83,7 @@ func asyncAPI(ctx context.Context, a *cli.App, f asyncAPIFlags, refs []string) e
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(a.Out, "%s\n", bytes.TrimSpace(document))
-	return err
+	return cli.WriteText(a.Out, string(bytes.TrimSpace(document))+"\n")
 }
 
 // servers are the addresses of the configuration without what gives access.

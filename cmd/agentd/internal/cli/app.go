@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -226,6 +227,16 @@ func Columns(w io.Writer) int {
 		return 0
 	}
 	return columns
+}
+
+// WriteText writes a text that others wrote, and that goes into files and programs as it is. On a terminal everything in it can be seen; tabs
+// are blanks there.
+func WriteText(w io.Writer, text string) error {
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		text = show.VisibleLines(strings.ReplaceAll(text, "\t", "    "))
+	}
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 // Print writes v as JSON, or calls text.
