@@ -10,4 +10,5 @@ var ofSecrets = []mutant{
 	{"everybody on the machine reads the index of runs", call("internal/index/sqlite.mark", "OpenFile", "os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)"), test{"internal/index/sqlite", "TestOpen_NobodyElseReadsTheFiles"}},
 	{"a terminal obeys an answer of the model", around("cmd/agentd/internal/cli.WriteText", "_, err := io.WriteString(w, text)\nreturn err"), test{"cmd/agentd/internal/follow", "TestPrintResult_OnATerminalAllOfAnAnswerIsSeen"}},
 	{"a terminal obeys what the registry has", call("cmd/agentd/contracts.writeContracts", "Visible Type", "r.Type"), test{"cmd/agentd/contracts", "TestWrite_ShowsAllThatOthersWrote"}},
+	{"a login is kept that no request can carry", condition("internal/console.console.finishLogin", "session cookiesMost", "false"), test{"cmd/agentd", "TestConsole_RefusesAWordThatNoRequestCanCarry"}},
 }
