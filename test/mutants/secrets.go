@@ -11,4 +11,5 @@ var ofSecrets = []mutant{
 	{"a terminal obeys an answer of the model", around("cmd/agentd/internal/cli.WriteText", "_, err := io.WriteString(w, text)\nreturn err"), test{"cmd/agentd/internal/follow", "TestPrintResult_OnATerminalAllOfAnAnswerIsSeen"}},
 	{"a terminal obeys what the registry has", call("cmd/agentd/contracts.writeContracts", "Visible Type", "r.Type"), test{"cmd/agentd/contracts", "TestWrite_ShowsAllThatOthersWrote"}},
 	{"a login is kept that no request can carry", condition("internal/console.console.finishLogin", "session cookiesMost", "false"), test{"cmd/agentd", "TestConsole_RefusesAWordThatNoRequestCanCarry"}},
+	{"who is interrupted at a prompt has failed", around("cmd/agentd/internal/cli.Interrupted", "return err"), test{"cmd/agentd", "TestApprovals_AreLeftAloneByWhoIsInterrupted"}},
 }

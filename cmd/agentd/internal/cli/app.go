@@ -47,7 +47,7 @@ const (
 	ExitUsage       = 2   // wrong flags, arguments or configuration
 	ExitRun         = 3   // the run ended with an error event
 	ExitFindings    = 4   // check, doctor or reconcile found what is not in order
-	ExitInterrupted = 130 // interrupted while something was followed, which goes on
+	ExitInterrupted = 130 // interrupted, and nothing was changed: what was followed goes on
 )
 
 // program is what the command calls itself.
@@ -73,6 +73,9 @@ func (e *exitError) Error() string {
 }
 
 func (e *exitError) Unwrap() error { return e.cause }
+
+// Interrupted is the error of a command that was interrupted.
+func Interrupted(err error) error { return &exitError{ExitInterrupted, err} }
 
 // Usage is an error in how the command was used: wrong flags, arguments or configuration.
 func Usage(err error) error { return &exitError{ExitUsage, err} }
