@@ -160,7 +160,7 @@ func editor(ctx context.Context, a *cli.App, text []byte) (json.RawMessage, erro
 		return nil, fmt.Errorf("edit: %w", err)
 	}
 	words := editorCommand()
-	cmd := exec.CommandContext(ctx, words[0], append(words[1:], path)...) //nolint:gosec // it is the editor of who runs the command
+	cmd := exec.CommandContext(ctx, words[0], append(words[1:], path)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.In, a.Out, a.Err
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("editor %q: %w; set EDITOR, or give the arguments with --args", strings.Join(words, " "), err)
