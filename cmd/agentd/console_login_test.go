@@ -82,6 +82,34 @@ func TestConsole_LogsPeopleInUnderItsPath(t *testing.T) {
 	contains(t, problem, "a console cannot be under the path")
 }
 
+// What a browser keeps of a login has to fit into the header of each request. Who has more is told what to do, and can still see the pages that
+// anybody can.
+func TestConsole_RefusesAWordThatNoRequestCanCarry(t *testing.T) {
+	s := startStaffedUnder(t, "")
+	groups := []string{"staff"}
+	for i := range 90 {
+		groups = append(groups, fmt.Sprintf("%060d", i))
+	}
+	many := s.login("vic", groups...)
+	kept := 0
+	for _, c := range many.Cookies() {
+		kept += len(c.Value)
+	}
+	if kept < 9_000 || kept > 12_000 {
+		t.Errorf("the browser keeps %d bytes of a login", kept)
+	}
+	s.idp.LogsIn("vic", append(groups, groups[1:]...)...)
+	more := identity.Browse(t, s.base)
+	status, page := more.LogIn()
+	if status != http.StatusRequestEntityTooLarge {
+		t.Errorf("a word of %d groups is answered with %d:\n%s", 2*len(groups)-1, status, page)
+	}
+	contains(t, page, "is too large to be kept in the browser", "and 12000 may be", "have it send fewer groups")
+	if status, page := more.Get("/login"); status != http.StatusOK {
+		t.Errorf("the login is answered with %d after that:\n%s", status, page)
+	}
+}
+
 // stored is how many answers, control messages and starts there are.
 func (s *staffed) stored() (n int) {
 	s.t.Helper()
@@ -235,7 +263,7 @@ func TestConsole_SteersAsWhoLoggedIn(t *testing.T) {
 	if status, page := b.Get("/login/callback?state=a&code=b"); status != http.StatusForbidden || !strings.Contains(page, "log in again") {
 		t.Errorf("a login that nobody began comes to a page with %d:\n%s", status, page)
 	}
-	oda := s.login("oda", "ops", strings.Repeat("a long name of a group ", 400)) // more than one cookie holds
+	oda := s.login("oda", "ops", strings.Repeat("a long name of a group ", 200)) // more than one cookie holds
 	if status, page := oda.Post("/agents/clerk/start", url.Values{"name": {"hers"}, "key": {"k"}, "field.message": {"Pay"}}); status != http.StatusOK {
 		t.Fatalf("oda gets %d:\n%s", status, page)
 	}

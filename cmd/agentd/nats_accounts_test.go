@@ -266,9 +266,10 @@ func TestCommands_ShowNoPassword(t *testing.T) {
 	contains(t, problem, "--nats 'nats://***@"+g.address+"'")
 	for _, url := range []string{
 		"nats://ann:secret-of/ann@127.0.0.1:1", "nats://ann:secret-of%zz@127.0.0.1:1", "nats://ann:secret-of@x@127.0.0.1:1,nats://bob:secret-of@127.0.0.1:1",
+		"ann:secret-of@127.0.0.1:1", "secret-of@127.0.0.1:1", "nats://ann:x,secret-of@127.0.0.1:1", "nats://ann:x secret-of@127.0.0.1:1",
 	} {
 		o, p := g.expect(cli.ExitFailure, "runs", "list", "--nats", url)
-		contains(t, p, "//***@")
+		contains(t, p, "***@127.0.0.1:1")
 		out, problem = out+o, problem+p
 	}
 	if strings.Contains(out+problem, "secret-of") {

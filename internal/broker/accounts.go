@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"agentd/internal/address"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -129,18 +130,18 @@ func (c *Conn) strangers(ctx context.Context, monitors []string, account string)
 func monitored(ctx context.Context, monitor, path string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(monitor, "/")+path, nil)
 	if err != nil {
-		return err
+		return address.Failure(err)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return err
+		return address.Failure(err)
 	}
 	defer func() { _ = response.Body.Close() }() // nothing was written to it
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", request.URL.Redacted(), response.Status)
+		return fmt.Errorf("%s answers %s", request.URL.Host+request.URL.Path, response.Status)
 	}
 	if err := json.NewDecoder(io.LimitReader(response.Body, 32<<20)).Decode(into); err != nil {
-		return fmt.Errorf("%s: %w", request.URL.Redacted(), err)
+		return fmt.Errorf("%s: %w", request.URL.Host+request.URL.Path, err)
 	}
 	return nil
 }

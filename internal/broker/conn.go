@@ -7,12 +7,13 @@ import (
 	"log/slog"
 	"net"
 	neturl "net/url"
-	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"agentd/internal/address"
 	"agentd/internal/clock"
 	"agentd/sdk/wire"
 
@@ -110,7 +111,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 		if _, unreadable := errors.AsType[*neturl.Error](err); unreadable { // whose text repeats the URL
 			err = errors.New("want nats://USER:PASSWORD@HOST:PORT, with characters such as / and @ of the password as %2F and %40")
 		}
-		return nil, sdk.Errorf(sdk.CodeUnavailable, "no connection to NATS at %q", Redact(o.URL)).WithCause(err)
+		return nil, sdk.Errorf(sdk.CodeUnavailable, "no connection to NATS at %q", address.Hide(o.URL)).WithCause(err)
 	}
 	if err := c.ready(ctx, o.URL); err != nil {
 		c.nc.Close()
@@ -153,7 +154,7 @@ func (c *Conn) options(o *ConnectOptions) []nats.Option {
 		nats.ReconnectHandler(func(nc *nats.Conn) {
 			c.cameBack()
 			c.reconnected()
-			c.log.Info("connected to NATS again", "url", nc.ConnectedUrlRedacted())
+			c.log.Info("connected to NATS again", "url", address.Hide(nc.ConnectedUrl()))
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {
 			subject := ""
@@ -185,7 +186,11 @@ func (o *ConnectOptions) shown() (url string, options []nats.Option, err error) 
 	if options, err = l.options(); err != nil || o.Proof == "" {
 		return o.URL, options, err
 	}
-	return userInfo.ReplaceAllString(o.URL, "//"), append(options, nats.Token(o.Proof)), nil
+	servers := address.Servers(o.URL)
+	for i, server := range servers {
+		servers[i] = address.WithoutLogin(server)
+	}
+	return strings.Join(servers, ","), append(options, nats.Token(o.Proof)), nil
 }
 
 // reportWaiting is how often somebody is told that the server is still missing.
@@ -198,7 +203,7 @@ func (c *Conn) ready(ctx context.Context, url string) error {
 	report := time.NewTicker(reportWaiting)
 	defer report.Stop()
 	if !c.nc.IsConnected() {
-		c.log.Warn("NATS cannot be reached yet; waiting for it", "url", Redact(url))
+		c.log.Warn("NATS cannot be reached yet; waiting for it", "url", address.Hide(url))
 	}
 	reason := func() string {
 		if err := c.nc.LastError(); err != nil {
@@ -210,7 +215,7 @@ func (c *Conn) ready(ctx context.Context, url string) error {
 		select {
 		case <-connected:
 		case <-report.C:
-			c.log.Warn("NATS still cannot be reached; of a cluster, give the URLs of all servers", "url", Redact(url), "error", reason())
+			c.log.Warn("NATS still cannot be reached; of a cluster, give the URLs of all servers", "url", address.Hide(url), "error", reason())
 		case <-c.closed:
 			return fmt.Errorf("connect to NATS: %w", nats.ErrConnectionClosed)
 		case <-ctx.Done():
@@ -262,12 +267,4 @@ func (c *Conn) Close() error {
 	<-c.closed
 	c.looking.Wait()
 	return nil
-}
-
-// userInfo is what comes before the host of a URL: a password may have any character but a comma.
-var userInfo = regexp.MustCompile(`//[^,\s]*@`)
-
-// Redact removes who one is, and the password, from a comma-separated list of URLs.
-func Redact(urls string) string {
-	return userInfo.ReplaceAllString(urls, "//***@")
 }

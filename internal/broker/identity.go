@@ -4,10 +4,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"os"
 	"strings"
 
+	"agentd/internal/address"
 	"agentd/sdk/wire"
 )
 
@@ -21,8 +21,11 @@ func UserName(urls string, login Login) (string, error) {
 	case login.NKey != "":
 		return nkeyName(login.NKey)
 	}
-	first, _, _ := strings.Cut(urls, ",")
-	server, err := url.Parse(strings.TrimSpace(first))
+	servers := address.Servers(urls)
+	if len(servers) == 0 {
+		return "", nil
+	}
+	server, err := address.Parse(servers[0])
 	if err != nil {
 		return "", nil //nolint:nilerr // connecting says what is wrong with the URL, without its password
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	neturl "net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"agentd/internal/address"
 	"agentd/internal/broker/leader"
 	"agentd/sdk"
 )
@@ -200,13 +200,13 @@ const dialWithin = 2 * time.Second
 
 // Away are those of a comma-separated list of URLs, without who one is, where nobody listens.
 func Away(ctx context.Context, urls string) []string {
-	list := strings.Split(urls, ",")
+	list := address.Servers(urls)
 	away := make([]string, len(list))
 	var looking sync.WaitGroup
 	for i, text := range list {
 		looking.Go(func() {
-			if !listens(ctx, strings.TrimSpace(text)) {
-				away[i] = Redact(text)
+			if !listens(ctx, text) {
+				away[i] = address.Hide(text)
 			}
 		})
 	}
@@ -215,10 +215,7 @@ func Away(ctx context.Context, urls string) []string {
 }
 
 func listens(ctx context.Context, text string) bool {
-	if !strings.Contains(text, "://") {
-		text = "nats://" + text
-	}
-	url, err := neturl.Parse(text)
+	url, err := address.Parse(text)
 	if err != nil {
 		return true // connecting has said what is wrong with it
 	}

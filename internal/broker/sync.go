@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/internal/address"
 	"agentd/internal/broker/datafolder"
 	"agentd/sdk"
 )
@@ -33,7 +34,7 @@ func (c *Conn) CheckSync(ctx context.Context, monitors string, known []string) (
 		}
 		if err != nil {
 			findings = append(findings, Finding{
-				"monitor", SeverityError, fmt.Sprintf("the monitoring port %s does not answer: %s", Redact(url), err),
+				"monitor", SeverityError, fmt.Sprintf("the monitoring port %s does not answer: %s", address.Hide(url), err),
 				"start the server, or correct --monitor",
 			})
 			continue

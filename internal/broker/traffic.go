@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"agentd/internal/address"
 )
 
 // Traffic is what a connection has sent and got since it was made, in messages and in bytes of what they carry: events, acknowledgements,
@@ -33,14 +35,14 @@ type Monitored struct {
 func Monitor(ctx context.Context, url string) (Monitored, error) {
 	seen, err := lookAtMonitor(ctx, url)
 	if err != nil {
-		return Monitored{}, fmt.Errorf("ask the monitoring port %s: %w", Redact(url), err)
+		return Monitored{}, fmt.Errorf("ask the monitoring port %s: %w", address.Hide(url), err)
 	}
 	var load struct {
 		CPU   float64 `json:"cpu"`
 		Cores int     `json:"cores"`
 	}
 	if err := monitored(ctx, url, "/varz", &load); err != nil {
-		return Monitored{}, fmt.Errorf("ask the monitoring port %s: %w", Redact(url), err)
+		return Monitored{}, fmt.Errorf("ask the monitoring port %s: %w", address.Hide(url), err)
 	}
 	return Monitored{Name: seen.name, Syncs: seen.syncs, CPU: load.CPU, Cores: load.Cores}, nil
 }

@@ -233,7 +233,6 @@ models:
 agents:
   - name: a
     model: {name: m}
-    permissions:
     tools: {mcp: , services: , builtin: []}
     stop_on: []
     limits:
@@ -330,7 +329,7 @@ func TestSecrets_AreNeverPrinted(t *testing.T) {
 			t.Errorf("printed %s", text)
 		}
 	}
-	if got, want := c.NATS.URL.String(), "nats://xxxxx@a:4222,nats://xxxxx@b, xxxxx@c:1"; got != want {
+	if got, want := c.NATS.URL.String(), "nats://***@a:4222,nats://***@c:1"; got != want {
 		t.Errorf("URL %s, want %s", got, want)
 	}
 	if got := URL("redis://r:6379/0").String(); got != "redis://r:6379/0" {

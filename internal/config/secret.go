@@ -2,7 +2,8 @@ package config
 
 import (
 	"log/slog"
-	"regexp"
+
+	"agentd/internal/address"
 )
 
 const redacted = "xxxxx"
@@ -33,14 +34,10 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // everything else.
 type URL string
 
-// userInfo takes everything up to the last "@" of an address: a password may hold one. A user without a password is
-// hidden too: for NATS it is a token.
-var userInfo = regexp.MustCompile(`(^|//|,\s*)[^/,\s]*@`)
-
 // Reveal returns the address with its password.
 func (u URL) Reveal() string { return string(u) }
 
-func (u URL) String() string { return userInfo.ReplaceAllString(string(u), "${1}"+redacted+"@") }
+func (u URL) String() string { return address.Hide(string(u)) }
 
 // GoString keeps %#v from printing the password.
 func (u URL) GoString() string { return `"` + u.String() + `"` }

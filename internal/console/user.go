@@ -100,11 +100,16 @@ const (
 	// pendingCookie is what a browser brings back from there, within pendingLife.
 	pendingCookie = "agentd-login"
 	pendingLife   = 10 * time.Minute
+	// longestReturn is the longest address, in bytes, of a page that a login leads back to.
+	longestReturn = 4 << 10
 )
 
 // beginLogin leads to the identity provider.
 func (c *console) beginLogin(w http.ResponseWriter, r *http.Request) {
 	to := own(r.URL.Query().Get("to"))
+	if len(to) > longestReturn {
+		to = "/"
+	}
 	address, pending, err := c.Logins.Begin(r.Context(), to)
 	if err != nil {
 		c.Logger.Warn("nobody can log in", "error", err)
@@ -121,6 +126,10 @@ func (c *console) finishLogin(w http.ResponseWriter, r *http.Request) {
 	pending := c.cookies(r, pendingCookie)
 	c.setCookies(w, r, pendingCookie, "", 0)
 	session, to, err := c.Logins.Finish(r.Context(), pending, q.Get("state"), q.Get("code"))
+	if err == nil && len(session) > cookiesMost*cookieSize {
+		err = sdk.Errorf(sdk.CodeTooLarge, "what the identity provider says of you is too large to be kept in the browser: %d bytes, and %d may be; have it send fewer groups, such as those of console.oidc.roles alone",
+			len(session), cookiesMost*cookieSize)
+	}
 	if err != nil {
 		c.Logger.Warn("a login is refused", "error", err)
 		e := sdk.AsError(err)
@@ -132,10 +141,11 @@ func (c *console) finishLogin(w http.ResponseWriter, r *http.Request) {
 }
 
 // Browsers keep 4,096 bytes of a cookie, and what an identity provider says of somebody may be more: a text is kept in several, the first
-// with the name alone.
+// with the name alone. Together they must leave room for the rest of a request's header, of which package httpguard takes 16 KiB: who sends
+// more gets no page at all, not even that to log in.
 const (
-	cookieSize  = 3500
-	cookiesMost = 8
+	cookieSize  = 3000
+	cookiesMost = 4
 )
 
 func (c *console) piece(name string, i int) string {
@@ -159,7 +169,7 @@ func (c *console) cookies(r *http.Request, name string) string {
 	return b.String()
 }
 
-// setCookies has the browser keep a text for a while, and forget what it kept before of the same name; an empty text is none.
+// setCookies has the browser keep a text of at most cookiesMost*cookieSize bytes for a while, and forget what it kept before of the same name; an empty text is none.
 func (c *console) setCookies(w http.ResponseWriter, r *http.Request, name, value string, life time.Duration) {
 	for i := range cookiesMost {
 		text := value[:min(len(value), cookieSize)]

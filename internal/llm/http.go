@@ -10,6 +10,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+
+	"agentd/internal/address"
 )
 
 // endpoint is where a provider's requests go.
@@ -52,7 +54,7 @@ func (e endpoint) post(ctx context.Context, path string, header http.Header, bod
 	}
 	res, err := e.client.Do(request)
 	if err != nil {
-		return nil, err // it says which request
+		return nil, address.Failure(err)
 	}
 	if res.StatusCode < http.StatusMultipleChoices {
 		return res, nil

@@ -175,9 +175,12 @@ func TestOpenAI_NobodyListens(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
-	p := provider(t, llm.OpenAIOptions{BaseURL: server.URL, HTTPClient: client(t)})
+	p := provider(t, llm.OpenAIOptions{BaseURL: server.URL + "/v1?key=private", HTTPClient: client(t)})
 	_, err := p.Generate(t.Context(), hello(), nil)
 	checkFailure(t, err, sdk.CodeUnavailable, []string{"could not be reached"})
+	if strings.Contains(err.Error(), "private") || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("%v; want why, without the URL's secret", err)
+	}
 }
 
 func TestOpenAI_RetryAfter(t *testing.T) {

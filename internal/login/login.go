@@ -19,6 +19,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"agentd/internal/config"
+	"agentd/internal/httplimit"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -30,6 +31,8 @@ const (
 	skew = time.Minute
 	// answering bounds each request to the provider.
 	answering = 10 * time.Second
+	// maxAnswer bounds each answer of the provider, in bytes.
+	maxAnswer = 1 << 20
 	// callback is the path that the provider leads browsers back to.
 	callback = "/login/callback"
 )
@@ -66,7 +69,13 @@ type found struct {
 // New returns a provider, which need not be there yet. secret is the client's; a public client has none.
 func New(o config.OIDC, secret string) *Provider {
 	o.URL = strings.TrimSuffix(o.URL, "/")
-	return &Provider{o: o, secret: secret, now: time.Now, client: &http.Client{Timeout: answering}}
+	return &Provider{o: o, secret: secret, now: time.Now, client: &http.Client{
+		Timeout: answering,
+		Transport: &httplimit.Transport{Limits: func(*http.Request) httplimit.Limits {
+			return httplimit.Limits{Total: maxAnswer}
+		}},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it would carry the secret to a host that nobody has configured
+	}}
 }
 
 // Issuer is the provider's address.

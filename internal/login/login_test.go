@@ -1,8 +1,10 @@
 package login
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -168,6 +170,27 @@ func TestFinish_EndsItsOwnLoginAlone(t *testing.T) {
 	pending, back = begin()
 	if _, _, err := p.Finish(t.Context(), pending, back.Get("state"), back.Get("code")); err == nil {
 		t.Error("a word without a nonce logs in")
+	}
+}
+
+// Nobody who answers in the provider's place fills the console's memory, or leads it elsewhere.
+func TestBegin_ReadsNoMoreThanAProviderSays(t *testing.T) {
+	t.Parallel()
+	elsewhere := identity.Start(t)
+	large, _ := json.Marshal(map[string]string{"padding": strings.Repeat("x", 1<<20)})
+	for what, answer := range map[string]http.HandlerFunc{
+		"the response is larger than 1048576 bytes": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(large) },
+		"307 Temporary Redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, elsewhere.Issuer()+r.URL.Path, http.StatusTemporaryRedirect)
+		},
+	} {
+		server := httptest.NewServer(answer)
+		p := New(config.OIDC{Issuer: server.URL, ClientID: "agentd", URL: "http://console"}, "")
+		if _, _, err := p.Begin(t.Context(), "/"); !errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) || !strings.Contains(err.Error(), what) {
+			t.Errorf("%v; want %q", err, what)
+		}
+		p.Close()
+		server.Close()
 	}
 }
 

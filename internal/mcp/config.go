@@ -174,7 +174,7 @@ func (p *Policy) checkURL(u *url.URL) *sdk.Error {
 	case !local && !slices.Contains(p.Hosts, host):
 		return sdk.Errorf(sdk.CodeConfig, "the host %s is not allowed; mcp.hosts lists those that are", host)
 	case u.Scheme != "https" && (!local || u.Scheme != "http"):
-		return sdk.Errorf(sdk.CodeConfig, "%s: want https; plain http is for mcp.local_hosts", u.Redacted())
+		return sdk.Errorf(sdk.CodeConfig, "%s://%s: want https; plain http is for mcp.local_hosts", u.Scheme, u.Host)
 	}
 	return nil
 }

@@ -1,7 +1,9 @@
 package mcp
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -85,6 +87,49 @@ func TestHTTPClient_FollowsNoRedirect(t *testing.T) {
 	}
 }
 
+// The URL of a server may hold a secret: neither its errors nor the log, with all that the library says of itself, repeat it.
+func TestServer_DoesNotTellItsURL(t *testing.T) {
+	t.Parallel()
+	config := serveRaw(t, func(w http.ResponseWriter, _ *http.Request, m fakeMessage) {
+		if m.Method != endsSession {
+			return
+		}
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err == nil {
+			err = conn.Close() // the client gets no answer
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	config.URL += "/mcp?key=private"
+	away := httptest.NewServer(http.NotFoundHandler())
+	away.Close()
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	for _, tt := range []struct{ url, says, logged string }{
+		{config.URL, "", "failed to send close request"},
+		{away.URL + "/mcp?key=private", "refused", ""},
+	} {
+		log.Reset()
+		config.URL = tt.url
+		s, err := NewServer(config, logger)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.Tools(t.Context())
+		if e := s.Close(); e != nil {
+			t.Error(e)
+		}
+		if text := fmt.Sprint(err); !strings.Contains(text, tt.says) || strings.Contains(text, "private") {
+			t.Errorf("%s; want %q, without the URL's secret", text, tt.says)
+		}
+		if text := log.String(); !strings.Contains(text, tt.logged) || strings.Contains(text, "private") {
+			t.Errorf("logged %s; want %q, without the URL's secret", text, tt.logged)
+		}
+	}
+}
+
 func TestNewServer_RefusesHostsThatAreNotListed(t *testing.T) {
 	t.Parallel()
 	policy := Policy{Hosts: []string{"mcp.example.com"}, LocalHosts: []string{"box"}}
@@ -93,7 +138,7 @@ func TestNewServer_RefusesHostsThatAreNotListed(t *testing.T) {
 		"https://mcp.example.com:8443/mcp":  "",
 		"http://box:8080/":                  "",
 		"https://box/":                      "",
-		"http://mcp.example.com/":           "want https",
+		"http://mcp.example.com/?key=pw":    "want https",
 		"https://evil.example.com/":         "evil.example.com is not allowed",
 		"https://mcp.example.com.evil.org/": "is not allowed",
 		"https://me:pw@mcp.example.com/":    "credentials belong into headers",

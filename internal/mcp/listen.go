@@ -9,6 +9,7 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"agentd/internal/address"
 	"agentd/internal/retry"
 )
 
@@ -81,7 +82,8 @@ func (c *connection) acknowledged() {
 	}
 }
 
-// quiet is a handler for what the library says of itself: a worker's log is not the place for each attempt of its.
+// quiet is a handler for what the library says of itself: a worker's log is not the place for each attempt of its, nor for the URL of a
+// server, which may hold a secret.
 type quiet struct{ slog.Handler }
 
 // Enabled implements slog.Handler.
@@ -91,8 +93,15 @@ func (q quiet) Enabled(ctx context.Context, _ slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (q quiet) Handle(ctx context.Context, r slog.Record) error {
-	r.Level = slog.LevelDebug
-	return q.Handler.Handle(ctx, r)
+	said := slog.NewRecord(r.Time, slog.LevelDebug, r.Message, r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		if err, ok := a.Value.Any().(error); ok {
+			a.Value = slog.AnyValue(address.Failure(err))
+		}
+		said.AddAttrs(a)
+		return true
+	})
+	return q.Handler.Handle(ctx, said)
 }
 
 // WithAttrs implements slog.Handler.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"agentd/internal/address"
 )
 
 // maxRequests is how many requests of a server may be under way at once. Each holds a goroutine until the server has read its answer.
@@ -127,10 +129,16 @@ func (t *httpTap) SetRequestHandler(handle transport.RequestHandler) {
 // SendRequest implements transport.Interface.
 func (t *httpTap) SendRequest(ctx context.Context, r transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
 	resp, err := tapped(ctx, r, t.StreamableHTTP.SendRequest)
+	err = address.Failure(err)
 	if err != nil && ctx.Err() != nil && r.Method == string(mcp.MethodToolsCall) && !mcp.IsModernProtocol(t.conn.ProtocolVersion()) {
 		t.conn.givenUp.Go(func() { t.giveUp(ctx, r) })
 	}
 	return resp, err
+}
+
+// SendNotification implements transport.Interface.
+func (t *httpTap) SendNotification(ctx context.Context, n mcp.JSONRPCNotification) error {
+	return address.Failure(t.StreamableHTTP.SendNotification(ctx, n))
 }
 
 // giveUpTime is how long a server has to take note of a call that is given up.

@@ -121,7 +121,8 @@ func (p *Progress) Show(l wire.Live) {
 	label, text := r.describe(l, p.Quiet)
 	switch {
 	case p.JSON:
-		_ = json.NewEncoder(p.W).Encode(l) // nowhere else to show it
+		data, _ := json.Marshal(l) // what was decoded from JSON always encodes
+		fmt.Fprintf(p.W, "%s\n", EscapeJSON(data))
 	case l.Type == wire.MilestonePlanned:
 		for text := range strings.SplitSeq(text, "\n") {
 			p.line(l, label, text)

@@ -3,6 +3,7 @@ package show
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -142,4 +143,15 @@ func shown(milestones ...wire.Live) string {
 		p.Show(l)
 	}
 	return b.String()
+}
+
+// People read JSON on terminals too.
+func TestProgress_ShowsAllThatJSONHas(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	p := &Progress{W: &b, JSON: true}
+	p.Show(wire.Live{Run: "one", Revision: 1, Type: wire.MilestoneReply, Data: json.RawMessage("{\"text\":\"\u009b2J\u202e\"}")})
+	if got := b.String(); !strings.HasSuffix(got, `"data":{"text":"\u009b2J\u202e"}}`+"\n") {
+		t.Error(got)
+	}
 }

@@ -11,8 +11,9 @@ import (
 	"agentd/sdk"
 )
 
-// Schema is a compiled JSON Schema. Check understands two annotations in it: "errorMessage" is what is expected, in place of
-// the validator's words, and "writeOnly" keeps a value out of faults, because it may be a secret.
+// Schema is a compiled JSON Schema. Check understands three annotations in it: "errorMessage" is what is expected, in place of
+// the validator's words, "writeOnly" keeps a value out of faults, because it may be a secret, and "neverEmpty" is of what protects: its key
+// without a value is a fault.
 type Schema interface {
 	Raw() json.RawMessage
 	Validate(data json.RawMessage) []sdk.Fault
@@ -31,7 +32,7 @@ func NewForm(schema Schema) *Form {
 }
 
 // Check notes what the schema of a form says of n, each fault at its place, and removes the values at fault: what is left has the form
-// that the schema describes. A key without a value counts as left out, if it may be.
+// that the schema describes. A key without a value counts as left out, if it may be, unless it is to protect something.
 func (r *Reader) Check(n *Node, form *Form) {
 	if !n.exists() {
 		return // there is nothing to go on with, which is noted
@@ -52,6 +53,8 @@ func (r *Reader) Check(n *Node, form *Form) {
 				elsewhere = spelling.Suggest(at.Name, p.siblings)
 			}
 			r.Faultf(at.Key, "unknown key %q%s", at.Name, elsewhere)
+		case at.kind == isNull && p.neverEmpty:
+			r.Faultf(at.Key, "%s has no value, and would protect nothing: write what it is to hold, or remove the key", at.Name)
 		default:
 			f.Expected = cmp.Or(p.message, f.Expected)
 			if p.secret {
@@ -80,7 +83,9 @@ type place struct {
 	name         string
 	// known says that there may be something at all, optional that it may be left out. siblings are the names of the mapping.
 	known, optional bool
-	siblings        []string
+	// neverEmpty is the annotation of the place itself.
+	neverEmpty bool
+	siblings   []string
 	// secret and message are the annotations, here or further out.
 	secret               bool
 	message, description string
@@ -111,6 +116,7 @@ func (p place) step(name string) place {
 	for {
 		s := next.schema
 		next.secret = next.secret || s.Get("writeOnly").Text() == "true"
+		next.neverEmpty = next.neverEmpty || s.Get("neverEmpty").Text() == "true"
 		next.message = cmp.Or(next.message, s.Get("errorMessage").Text())
 		next.description = cmp.Or(next.description, s.Get("description").Text())
 		ref := s.Get("$ref").Text()
@@ -135,11 +141,11 @@ func (p place) within(name string) string {
 	return " here; it is a key of " + strings.Join(members, " and ")
 }
 
-// dropEmpty removes the members of n that are null and may be left out.
+// dropEmpty removes the members of n that are null and may be left out, but for those that are never empty.
 func (p place) dropEmpty(n *Node) {
 	for _, item := range n.items {
 		next := p.step(item.Name)
-		if item.kind == isNull && next.optional {
+		if item.kind == isNull && next.optional && !next.neverEmpty {
 			item.remove()
 		} else if next.known {
 			next.dropEmpty(item)

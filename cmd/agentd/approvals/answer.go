@@ -1,7 +1,6 @@
 package approvals
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,7 +67,7 @@ func answer(ctx context.Context, a *cli.App, d *deskClient, id string, r client.
 			return err
 		}
 	case r.Text == "" && !r.End:
-		if r, err = obtainReply(a, d, detail, r); err != nil {
+		if r, err = obtainReply(ctx, a, d, detail, r); err != nil {
 			return err
 		}
 	}
@@ -91,14 +90,14 @@ func answer(ctx context.Context, a *cli.App, d *deskClient, id string, r client.
 }
 
 // obtainReply asks the person at the terminal.
-func obtainReply(a *cli.App, d *deskClient, detail requests.Detail, r client.Reply) (client.Reply, error) {
+func obtainReply(ctx context.Context, a *cli.App, d *deskClient, detail requests.Detail, r client.Reply) (client.Reply, error) {
 	if detail.Kind == requests.KindPermission {
 		return r, sdk.Errorf(sdk.CodeDecisionRefused, "%s is a permission request; approve or deny it", detail.Short)
 	}
 	if !interactive(a) {
 		return r, cli.Usage(errors.New("give an answer: TEXT, --input or --end"))
 	}
-	input := lines(a)
+	input := prompt(a)
 	if detail.Kind == requests.KindTask {
 		eventType, schema, err := d.AnswerSchema(detail, r.Type)
 		if err != nil {
@@ -106,13 +105,13 @@ func obtainReply(a *cli.App, d *deskClient, detail requests.Detail, r client.Rep
 		}
 		show.Block(a.Err, "data, written by the model", show.VisibleJSON(detail.Event.Data))
 		r.Type = eventType
-		r.Data, err = input.form(schema)
+		r.Data, err = input.form(ctx, schema)
 		return r, err
 	}
 	if form := detail.Form(); len(form) > 0 {
 		show.Block(a.Err, "text, written by a tool", show.VisibleLines(detail.Text))
 		var err error
-		r.Data, err = input.form(form)
+		r.Data, err = input.form(ctx, form)
 		return r, err
 	}
 	show.Block(a.Err, "text, written by the model", show.VisibleLines(detail.Text))
@@ -123,9 +122,9 @@ func obtainReply(a *cli.App, d *deskClient, detail requests.Detail, r client.Rep
 	if detail.Kind == requests.KindTurn {
 		hint = "(" + follow.EndWord + " ends the conversation) > "
 	}
-	text, ok := input.ask(hint)
-	if !ok {
-		return r, errNotSent
+	text, err := input.ask(ctx, hint)
+	if err != nil {
+		return r, err
 	}
 	if n, err := strconv.Atoi(text); err == nil && n >= 1 && n <= len(detail.Suggestions) {
 		text = detail.Suggestions[n-1]
@@ -144,20 +143,24 @@ func interactive(a *cli.App) bool {
 
 // prompter asks a person for lines.
 type prompter struct {
-	in  *bufio.Scanner
+	in  *cli.Lines
 	out io.Writer
 }
 
-func lines(a *cli.App) *prompter { return &prompter{bufio.NewScanner(a.In), a.Err} }
+func prompt(a *cli.App) *prompter { return &prompter{cli.ReadLines(a.In), a.Err} }
 
-// ask returns a line; ok is false when the input has ended.
-func (p *prompter) ask(prompt string) (line string, ok bool) {
+// ask returns a line. The error is errNotSent when there is none any more, because the input has ended or the command was interrupted.
+func (p *prompter) ask(ctx context.Context, prompt string) (string, error) {
 	fmt.Fprint(p.out, prompt)
-	if !p.in.Scan() {
-		fmt.Fprintln(p.out)
-		return "", false
+	line, ok := p.in.Next(ctx)
+	if ok {
+		return line, nil
 	}
-	return strings.TrimSpace(p.in.Text()), true
+	fmt.Fprintln(p.out)
+	if ctx.Err() != nil {
+		return "", cli.Interrupted(errNotSent)
+	}
+	return "", errNotSent
 }
 
 // property is what a form needs of a property's schema.
@@ -169,21 +172,18 @@ type property struct {
 
 // form asks for the properties of an object, the required ones first. Without a schema, or with one of another kind, it
 // asks for JSON.
-func (p *prompter) form(schema json.RawMessage) (json.RawMessage, error) {
+func (p *prompter) form(ctx context.Context, schema json.RawMessage) (json.RawMessage, error) {
 	var s struct {
 		Properties map[string]json.RawMessage `json:"properties"`
 		Required   []string                   `json:"required"`
 	}
 	if len(schema) == 0 || json.Unmarshal(schema, &s) != nil || len(s.Properties) == 0 {
-		line, ok := p.ask("the answer as JSON > ")
-		if !ok {
-			return nil, errNotSent
-		}
-		return json.RawMessage(line), nil
+		line, err := p.ask(ctx, "the answer as JSON > ")
+		return json.RawMessage(line), err
 	}
 	object := map[string]json.RawMessage{}
 	for _, name := range formOrder(s.Properties, s.Required) {
-		value, err := p.field(name, s.Properties[name], slices.Contains(s.Required, name))
+		value, err := p.field(ctx, name, s.Properties[name], slices.Contains(s.Required, name))
 		if err != nil {
 			return nil, err
 		}
@@ -195,7 +195,7 @@ func (p *prompter) form(schema json.RawMessage) (json.RawMessage, error) {
 }
 
 // field asks for one property until what is typed fits its schema. An optional one may be left out.
-func (p *prompter) field(name string, own json.RawMessage, required bool) (json.RawMessage, error) {
+func (p *prompter) field(ctx context.Context, name string, own json.RawMessage, required bool) (json.RawMessage, error) {
 	var s property
 	if err := json.Unmarshal(own, &s); err != nil {
 		s = property{} // "true", or not a schema at all; the answer as a whole is held to it
@@ -221,10 +221,10 @@ func (p *prompter) field(name string, own json.RawMessage, required bool) (json.
 		hint += ", optional"
 	}
 	for {
-		line, ok := p.ask(fmt.Sprintf("%s (%s) > ", label, strings.TrimPrefix(hint, ", ")))
+		line, err := p.ask(ctx, fmt.Sprintf("%s (%s) > ", label, strings.TrimPrefix(hint, ", ")))
 		switch {
-		case !ok:
-			return nil, errNotSent
+		case err != nil:
+			return nil, err
 		case line == "" && !required:
 			return nil, nil
 		case line == "":

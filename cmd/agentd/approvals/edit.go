@@ -73,7 +73,7 @@ func edit(ctx context.Context, a *cli.App, d *deskClient, id string, f editFlags
 	if f.args == "" && !interactive {
 		return cli.Usage(errors.New("an editor needs a terminal; give the arguments with --args"))
 	}
-	input := lines(a)
+	input := prompt(a)
 	draft := []byte(nil)
 	for {
 		args, err := editedArgs(ctx, a, detail, f.args, draft)
@@ -89,7 +89,11 @@ func edit(ctx context.Context, a *cli.App, d *deskClient, id string, f editFlags
 			return err
 		}
 		a.Report(err)
-		if again, ok := input.ask("edit again? [Y/n] "); !ok || isNo(again) {
+		again, err := input.ask(ctx, "edit again? [Y/n] ")
+		if err != nil {
+			return err
+		}
+		if isNo(again) {
 			return errNotSent
 		}
 		draft = args
@@ -134,6 +138,16 @@ func readArgument(a *cli.App, given string) (json.RawMessage, error) {
 	return data, nil
 }
 
+// editorCommand are the words of the first editor that is set. Editors are set with flags: "code --wait".
+func editorCommand() []string {
+	for _, variable := range []string{"VISUAL", "EDITOR"} {
+		if words := strings.Fields(os.Getenv(variable)); len(words) > 0 {
+			return words
+		}
+	}
+	return []string{"vi"}
+}
+
 // editor has the person edit a text. The file is theirs alone, and gone afterwards.
 func editor(ctx context.Context, a *cli.App, text []byte) (json.RawMessage, error) {
 	dir, err := os.MkdirTemp("", "agentd-edit")
@@ -145,18 +159,11 @@ func editor(ctx context.Context, a *cli.App, text []byte) (json.RawMessage, erro
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		return nil, fmt.Errorf("edit: %w", err)
 	}
-	command := os.Getenv("VISUAL")
-	if command == "" {
-		command = os.Getenv("EDITOR")
-	}
-	if command == "" {
-		command = "vi"
-	}
-	words := strings.Fields(command)                                      // editors are set with flags: "code --wait"
-	cmd := exec.CommandContext(ctx, words[0], append(words[1:], path)...) //nolint:gosec // it is the editor of who runs the command
+	words := editorCommand()
+	cmd := exec.CommandContext(ctx, words[0], append(words[1:], path)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.In, a.Out, a.Err
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("editor %q: %w; set EDITOR, or give the arguments with --args", command, err)
+		return nil, fmt.Errorf("editor %q: %w; set EDITOR, or give the arguments with --args", strings.Join(words, " "), err)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -174,7 +181,11 @@ func confirmEdit(
 	}
 	fmt.Fprint(a.Err, show.Difference(detail.Tool, detail.Request.Args, p.Args))
 	if ask {
-		if answer, ok := input.ask("allow " + show.Line(detail.Tool, show.LineMax) + " with these arguments? [y/N] "); !ok || !isYes(answer) {
+		answer, err := input.ask(ctx, "allow "+show.Line(detail.Tool, show.LineMax)+" with these arguments? [y/N] ")
+		if err != nil {
+			return err
+		}
+		if !isYes(answer) {
 			return errNotSent
 		}
 	}

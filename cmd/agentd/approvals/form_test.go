@@ -16,8 +16,8 @@ func TestForm_AsksForTheFieldsOfTheSchema(t *testing.T) {
 		"who": {"type": "string", "description": "For\u001b whom?"}, "seats": {"type": "integer", "minimum": 1}, "window": {"type": "boolean"},
 		"class": {"enum": ["a", "b"]}, "note": {"type": "string"}}}`
 	var asked strings.Builder
-	p := lines((&cli.App{Streams: cli.Streams{In: strings.NewReader("two\n\n0\n2\njane\nc\na\n\ntrue\n"), Err: &asked}}))
-	got, err := p.form(json.RawMessage(schema))
+	p := prompt((&cli.App{Streams: cli.Streams{In: strings.NewReader("two\n\n0\n2\njane\nc\na\n\ntrue\n"), Err: &asked}}))
+	got, err := p.form(t.Context(), json.RawMessage(schema))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestForm_AsksForTheFieldsOfTheSchema(t *testing.T) {
 			t.Errorf("%q is missing in:\n%s", want, asked.String())
 		}
 	}
-	if _, err := p.form(json.RawMessage(schema)); err == nil {
+	if _, err := p.form(t.Context(), json.RawMessage(schema)); err == nil {
 		t.Error("a form without input is sent")
 	}
 }

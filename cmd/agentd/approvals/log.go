@@ -45,7 +45,7 @@ func logAll(ctx context.Context, a *cli.App) error {
 		var keys []wire.RunKey
 		err := find.Finder{Conn: c.Conn, Store: store}.Scan(ctx, index.Filter{}, func(r find.Run) error {
 			if r.Status == show.Unreadable {
-				fmt.Fprintf(a.Err, "agentd: run %s cannot be read, and is left out\n", r.Run)
+				fmt.Fprintf(a.Err, "agentd: run %s cannot be read, and is left out\n", show.Name(r.Run))
 				return nil
 			}
 			keys = append(keys, wire.NewRunKey(r.Run))

@@ -113,7 +113,7 @@ func (p *violationList) add(v live.Violation) error {
 		}
 		data, err := json.Marshal(v)
 		if err == nil {
-			_, err = io.WriteString(w, before+string(data))
+			_, err = io.WriteString(w, before+string(show.EscapeJSON(data)))
 		}
 		return err
 	}

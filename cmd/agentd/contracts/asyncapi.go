@@ -5,15 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v4"
 
 	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/address"
 	"agentd/internal/config"
 	"agentd/internal/contracts/asyncapi"
 	"agentd/internal/setup"
@@ -84,23 +83,14 @@ func asyncAPI(ctx context.Context, a *cli.App, f asyncAPIFlags, refs []string) e
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(a.Out, "%s\n", bytes.TrimSpace(document))
-	return err
+	return cli.WriteText(a.Out, string(bytes.TrimSpace(document))+"\n")
 }
 
 // servers are the addresses of the configuration without what gives access.
 func servers(addresses config.URL) []asyncapi.Server {
-	text := addresses.Reveal()
-	if text == "" {
-		return nil
-	}
 	var list []asyncapi.Server
-	for _, address := range strings.Split(text, ",") {
-		address = strings.TrimSpace(address)
-		if !strings.Contains(address, "://") {
-			address = "nats://" + address
-		}
-		u, err := url.Parse(address)
+	for _, server := range address.Servers(addresses.Reveal()) {
+		u, err := address.Parse(server)
 		if err != nil || u.Host == "" {
 			continue // connecting to it would say what is wrong
 		}

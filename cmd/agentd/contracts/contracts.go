@@ -126,7 +126,7 @@ func writeLinted(w io.Writer, results []linted, notes bool) error {
 			if f.Rule == ruleFile {
 				place = f.Path // editors can jump there
 			}
-			fmt.Fprintf(w, "%s: %s: %s (%s)\n", place, f.Severity, f.Message, f.Rule)
+			fmt.Fprintf(w, "%s: %s: %s (%s)\n", show.Visible(place), f.Severity, show.VisibleLines(f.Message), f.Rule)
 			if f.Severity == schema.Error {
 				wrong++
 			}
@@ -198,7 +198,7 @@ func writeChanges(w io.Writer, changes []contractlint.Change) error {
 	counts := map[schema.Severity]int{}
 	for _, c := range changes {
 		counts[c.Severity]++
-		fmt.Fprintf(w, "%s: %s%s\n", c.Severity, changePlace(c), c.Message)
+		fmt.Fprintf(w, "%s: %s%s\n", c.Severity, show.Visible(changePlace(c)), show.VisibleLines(c.Message))
 		if c.Breaks != "" {
 			fmt.Fprintf(w, "  breaks %s\n", c.Breaks)
 		}

@@ -272,7 +272,7 @@ func writeContracts(w io.Writer, rows []contractRow) error {
 		for _, v := range r.Removed {
 			versions = strings.TrimSpace(versions + " " + v + " (removed)")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", r.Type, versions, r.Domain, r.URI)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", show.Visible(r.Type), show.Visible(versions), show.Visible(r.Domain), show.Visible(r.URI))
 	}
 	return t.Flush()
 }
@@ -333,7 +333,6 @@ func printContract(a *cli.App, c sdk.Contract) error {
 		if err != nil {
 			return err
 		}
-		_, err = w.Write(text)
-		return err
+		return cli.WriteText(w, string(text))
 	})
 }

@@ -150,14 +150,14 @@ func (r removal) write(w io.Writer) error {
 		case c.meanwhile:
 			note = "  was answered meanwhile"
 		}
-		fmt.Fprintf(w, "agent %s  run %s  call %s%s\n", c.Agent, c.Run, c.Call, note)
+		fmt.Fprintf(w, "agent %s  run %s  call %s%s\n", show.Name(c.Agent), show.Name(c.Run), show.Name(c.Call), note)
 		runs[c.Run] = true
 		if !slices.Contains(agents, c.Agent) {
 			agents = append(agents, c.Agent)
 		}
 	}
 	if len(r.Calls) > 0 {
-		fmt.Fprintf(w, "%s of %s of %s\n", show.Count(len(r.Calls), "open call"), show.Count(len(runs), "run"), strings.Join(agents, ", "))
+		fmt.Fprintf(w, "%s of %s of %s\n", show.Count(len(r.Calls), "open call"), show.Count(len(runs), "run"), show.Visible(strings.Join(agents, ", ")))
 	}
 	if r.Removed {
 		fmt.Fprintf(w, "%s@%s is removed\n", r.Type, r.Version)

@@ -3,7 +3,6 @@ package dev
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -173,7 +172,7 @@ func (t teller) announce(cfg *config.Config, state string) {
 	cli.GrowHeap(cli.UsualGrowth)
 	if t.a.Output == cli.OutputJSON {
 		// Nowhere else to report to.
-		_ = json.NewEncoder(t.a.Out).Encode(map[string]any{"ready": true, "nats": t.url, "data": cfg.Data, "agents": setup.AgentNames(cfg)})
+		_ = cli.WriteJSON(t.a.Out, map[string]any{"ready": true, "nats": t.url, "data": cfg.Data, "agents": setup.AgentNames(cfg)}, "")
 		return
 	}
 	fmt.Fprintf(t.a.Out, "nats      %s\ndata      %s\nstore     %s\n", t.url, cfg.Data, cfg.StoreKind())

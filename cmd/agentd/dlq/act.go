@@ -130,9 +130,9 @@ func showHandled(a *cli.App, h handled) {
 	switch {
 	case a.Output == cli.OutputJSON:
 	case h.Problem != "":
-		fmt.Fprintf(a.Err, "%d  refused: %s\n", h.Sequence, h.Problem)
+		fmt.Fprintf(a.Err, "%d  refused: %s\n", h.Sequence, show.VisibleLines(h.Problem))
 	default:
-		fmt.Fprintf(a.Out, "%d  %s\n", h.Sequence, h.Done)
+		fmt.Fprintf(a.Out, "%d  %s\n", h.Sequence, show.VisibleLines(h.Done))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/broker"
 	"agentd/internal/doctor"
+	"agentd/internal/show"
 )
 
 // Command is agentd doctor.
@@ -59,9 +60,9 @@ func write(w io.Writer, e *doctor.Examination) error {
 		fmt.Fprintln(w, "examined ", text)
 	}
 	for i, f := range e.Findings {
-		fmt.Fprintf(w, "%-9s  %s\n", f.Severity, f.Message)
+		fmt.Fprintf(w, "%-9s  %s\n", f.Severity, show.VisibleLines(f.Message))
 		if last := i == len(e.Findings)-1; last || e.Findings[i+1].Remedy != f.Remedy {
-			fmt.Fprintf(w, "           → %s\n", f.Remedy)
+			fmt.Fprintf(w, "           → %s\n", show.VisibleLines(f.Remedy))
 		}
 	}
 	if len(e.Findings) == 0 {

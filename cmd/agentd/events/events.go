@@ -108,7 +108,7 @@ func (t tail) print(subject string, headers map[string][]string, data []byte) {
 			data, _ = json.Marshal(string(data)) // a text always encodes
 		}
 		// Nowhere else to report to.
-		_ = json.NewEncoder(t.a.Out).Encode(tailed{time.Now().UnixMilli(), subject, headers, data})
+		_ = cli.WriteJSON(t.a.Out, tailed{time.Now().UnixMilli(), subject, headers, data}, "")
 		return
 	}
 	who, what := "", string(data)
@@ -124,7 +124,7 @@ func (t tail) print(subject string, headers map[string][]string, data []byte) {
 	if what = show.Visible(what); !t.a.Verbose {
 		what = show.Line(what, show.LineMax)
 	}
-	fmt.Fprintf(t.a.Out, "%s  %-6s %s %s\n", time.Now().Format("15:04:05.000"), kind, show.NameColumn(cmp.Or(who, "-"), 24, cli.Columns(t.a.Out)), what)
+	fmt.Fprintf(t.a.Out, "%s  %-6s %s %s\n", time.Now().Format("15:04:05.000"), show.Name(string(kind)), show.NameColumn(cmp.Or(who, "-"), 24, cli.Columns(t.a.Out)), what)
 }
 
 func (t tail) wanted(kind wire.Kind, tokens []string, live wire.Live, event wire.Event) bool {

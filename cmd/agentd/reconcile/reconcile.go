@@ -134,7 +134,7 @@ func findingText(f reconcile.Finding, dryRun bool) string {
 	if f.What != "" {
 		text += ", " + f.What
 	}
-	return text + ": " + action
+	return show.Visible(text + ": " + action)
 }
 
 func reportText(r reconcile.Passes, dryRun bool, olderThan time.Duration) string {

@@ -26,6 +26,7 @@ import (
 
 	"agentd/sdk/wire"
 
+	"agentd/internal/address"
 	"agentd/internal/broker"
 	"agentd/internal/desk"
 	"agentd/internal/retry"
@@ -171,14 +172,14 @@ func (t *teller) noted(d broker.Delivery, told bool, failure error) time.Duratio
 // tell reports whether nothing is left to be told now: the hook knows, or nobody waits any more. Without an error the desk is
 // behind. next is when the hook is to be reminded, in Unix milliseconds, or 0.
 func (t *teller) tell(ctx context.Context, d broker.Delivery) (told bool, next int64, err error) {
-	address, err := t.Conn.Subjects().Parse(d.Subject())
+	subject, err := t.Conn.Subjects().Parse(d.Subject())
 	if err != nil {
 		return true, 0, nil //nolint:nilerr // not a call, so there is nothing to tell
 	}
-	if !t.Desk.Read(address.Call.Domain, d) {
+	if !t.Desk.Read(subject.Call.Domain, d) {
 		return false, 0, nil
 	}
-	detail, err := t.Desk.Detail(ctx, address.Call.Call)
+	detail, err := t.Desk.Detail(ctx, subject.Call.Call)
 	if errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
 		return true, 0, nil // it is not open any more
 	}
@@ -202,7 +203,7 @@ func (t *teller) tell(ctx context.Context, d broker.Delivery) (told bool, next i
 func post(ctx context.Context, client *http.Client, h Hook, id string, body []byte) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, h.URL, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("make the request: %w", err)
+		return fmt.Errorf("make the request: %w", address.Failure(err))
 	}
 	stamp := strconv.FormatInt(time.Now().Unix(), 10)
 	r.Header.Set("Content-Type", wire.ContentTypeJSON)
@@ -212,10 +213,7 @@ func post(ctx context.Context, client *http.Client, h Hook, id string, body []by
 	r.Header.Set("Webhook-Signature", Sign(h.Key, id, stamp, body))
 	response, err := client.Do(r)
 	if err != nil {
-		if u, ok := errors.AsType[*url.Error](err); ok {
-			err = u.Err // without the URL, which may hold a secret
-		}
-		return fmt.Errorf("post: %w", err)
+		return fmt.Errorf("post: %w", address.Failure(err))
 	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxAnswer)) // only the status counts
 	if err := response.Body.Close(); err != nil {

@@ -262,6 +262,34 @@ func TestOpen_MakesAnIndexAnewThatItCannotUse(t *testing.T) {
 	}
 }
 
+// What runs say is not for everybody on the machine, also where an index was made that everybody could read.
+func TestOpen_NobodyElseReadsTheFiles(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "runs.db")
+	for range 2 {
+		x, err := Open(t.Context(), path, clock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fill(t, x, 0, 3)
+		for _, suffix := range []string{"", "-wal", "-shm"} {
+			info, err := os.Stat(path + suffix)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.Mode() != 0o600 {
+				t.Errorf("runs.db%s is %v", suffix, info.Mode())
+			}
+			if err := os.Chmod(path+suffix, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := x.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestOpen_KeepsAFileThatIsNotAnIndex: whoever mistypes a name loses nothing.
 func TestOpen_KeepsAFileThatIsNotAnIndex(t *testing.T) {
 	t.Parallel()

@@ -76,7 +76,10 @@ func open(ctx context.Context, path string) (*sql.DB, error) {
 	if err := checkOurs(path); err != nil {
 		return nil, err
 	}
-	db, err := connect(path, "rw", "journal_mode(WAL)")
+	if err := eachFile(path, func(name string) error { return os.Chmod(name, private) }); err != nil {
+		return nil, fmt.Errorf("keep the index of runs from others: %w", err)
+	}
+	db, err := connect(path, "journal_mode(WAL)")
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +96,7 @@ func open(ctx context.Context, path string) (*sql.DB, error) {
 	if err := mark(ctx, path); err != nil {
 		return nil, err
 	}
-	if db, err = connect(path, "rw", "journal_mode(WAL)"); err != nil {
+	if db, err = connect(path, "journal_mode(WAL)"); err != nil {
 		return nil, err
 	}
 	if _, err := db.ExecContext(ctx, schema); err != nil {
@@ -102,9 +105,19 @@ func open(ctx context.Context, path string) (*sql.DB, error) {
 	return db, nil
 }
 
+// private is the mode of the file: what runs say is for whoever may see all of them. SQLite gives the files beside it the mode of this one.
+const private = 0o600
+
 // mark makes the file, with its mark where checkOurs finds it: in the file and not in the log beside it.
 func mark(ctx context.Context, path string) error {
-	db, err := connect(path, "rwc", "journal_mode(DELETE)")
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, private)
+	if err == nil {
+		err = file.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("make the index of runs: %w", err)
+	}
+	db, err := connect(path, "journal_mode(DELETE)")
 	if err != nil {
 		return err
 	}
@@ -115,9 +128,9 @@ func mark(ctx context.Context, path string) error {
 	return nil
 }
 
-// connect connects with a mode of SQLite: only "rwc" makes a file. A connection that made one in the place of a file that somebody deleted would hide that.
-func connect(path, mode, journal string) (*sql.DB, error) {
-	options := url.Values{"mode": {mode}, "_txlock": {"immediate"}, "_pragma": {journal, "synchronous(NORMAL)", "busy_timeout(10000)", "cache_size(-16384)"}}
+// connect connects to a file that there is: a connection that made one in the place of a file that somebody deleted would hide that.
+func connect(path, journal string) (*sql.DB, error) {
+	options := url.Values{"mode": {"rw"}, "_txlock": {"immediate"}, "_pragma": {journal, "synchronous(NORMAL)", "busy_timeout(10000)", "cache_size(-16384)"}}
 	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Opaque: url.PathEscape(path), RawQuery: options.Encode()}).String())
 	if err != nil {
 		return nil, fmt.Errorf("open the index of runs at %s: %w", path, err)
@@ -127,13 +140,16 @@ func connect(path, mode, journal string) (*sql.DB, error) {
 	return db, nil
 }
 
-// remove deletes the file with those beside it.
-func remove(path string) error {
+// eachFile does something with the file and with those beside it, as far as they are there.
+func eachFile(path string, do func(name string) error) error {
 	var faults []error
 	for _, suffix := range []string{"", "-wal", "-shm"} {
-		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := do(path + suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
 			faults = append(faults, err)
 		}
 	}
 	return errors.Join(faults...)
 }
+
+// remove deletes the file with those beside it.
+func remove(path string) error { return eachFile(path, os.Remove) }

@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"agentd/internal/address"
 	"agentd/internal/broker"
 	"agentd/internal/show"
 	"agentd/sdk"
@@ -27,7 +29,7 @@ func (a *App) CommandLine(args ...string) string {
 	if a.ConfigGiven {
 		line += " -c " + show.ShellQuote(a.Config)
 	}
-	for _, f := range []struct{ name, value string }{{"--data", a.Data}, {"--nats", broker.Redact(a.NATS)}, {"--redis", broker.Redact(a.redis)}, {"--as", a.As}} {
+	for _, f := range []struct{ name, value string }{{"--data", a.Data}, {"--nats", address.Hide(a.NATS)}, {"--redis", address.Hide(a.redis)}, {"--as", a.As}} {
 		if f.value != "" {
 			line += " " + f.name + " " + show.ShellQuote(f.value)
 		}
@@ -45,7 +47,7 @@ const (
 	ExitUsage       = 2   // wrong flags, arguments or configuration
 	ExitRun         = 3   // the run ended with an error event
 	ExitFindings    = 4   // check, doctor or reconcile found what is not in order
-	ExitInterrupted = 130 // interrupted while something was followed, which goes on
+	ExitInterrupted = 130 // interrupted, and nothing was changed: what was followed goes on
 )
 
 // program is what the command calls itself.
@@ -71,6 +73,9 @@ func (e *exitError) Error() string {
 }
 
 func (e *exitError) Unwrap() error { return e.cause }
+
+// Interrupted is the error of a command that was interrupted.
+func Interrupted(err error) error { return &exitError{ExitInterrupted, err} }
 
 // Usage is an error in how the command was used: wrong flags, arguments or configuration.
 func Usage(err error) error { return &exitError{ExitUsage, err} }
@@ -225,6 +230,16 @@ func Columns(w io.Writer) int {
 		return 0
 	}
 	return columns
+}
+
+// WriteText writes a text that others wrote, and that goes into files and programs as it is. On a terminal everything in it can be seen; tabs
+// are blanks there.
+func WriteText(w io.Writer, text string) error {
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		text = show.VisibleLines(strings.ReplaceAll(text, "\t", "    "))
+	}
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 // Print writes v as JSON, or calls text.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +15,7 @@ import (
 // Report reports an error: as JSON where output is JSON, so that scripts see one form.
 func (a *App) Report(err error) {
 	if a.Output == OutputJSON {
-		_ = json.NewEncoder(a.Err).Encode(map[string]any{"error": problemOf(err)}) // nowhere left to report to
+		_ = WriteJSON(a.Err, map[string]any{"error": problemOf(err)}, "") // nowhere left to report to
 		return
 	}
 	if several, ok := err.(interface{ Unwrap() []error }); ok {

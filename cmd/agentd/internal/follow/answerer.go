@@ -1,13 +1,11 @@
 package follow
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"agentd/cmd/agentd/internal/cli"
@@ -30,7 +28,7 @@ type answerer struct {
 	// answers are those left.
 	answers []string
 	// lines are what is typed; nil without a terminal.
-	lines <-chan string
+	lines *cli.Lines
 	// asked has a token when the run may have asked something.
 	asked chan struct{}
 	// answered are calls that need no answer any more.
@@ -144,22 +142,20 @@ func (d *answerer) prompt(ctx context.Context, callType string) (answer string, 
 	}
 	for {
 		fmt.Fprintf(d.a.Err, "%s> ", hint)
-		select {
-		case line, ok := <-d.lines:
-			if answer = strings.TrimSpace(line); answer != "" || !ok {
-				return answer, ok
-			}
-			hint = "(a text, please; Ctrl-C leaves it to others) " // nobody means a key that was hit too often
-		case <-ctx.Done():
+		answer, ok = d.lines.Next(ctx)
+		if ctx.Err() != nil {
 			fmt.Fprintln(d.a.Err)
 			return "", false
 		}
+		if answer != "" || !ok {
+			return answer, ok
+		}
+		hint = "(a text, please; Ctrl-C leaves it to others) " // nobody means a key that was hit too often
 	}
 }
 
-// terminal returns the lines that are typed, or nil when nobody can type. The reading goroutine ends with the input or
-// the process: a read from a terminal cannot be stopped.
-func terminal(a *cli.App) <-chan string {
+// terminal returns the lines that are typed, or nil when nobody can type.
+func terminal(a *cli.App) *cli.Lines {
 	f, ok := a.In.(*os.File)
 	if !ok {
 		return nil
@@ -171,12 +167,5 @@ func terminal(a *cli.App) <-chan string {
 	if null, err := os.Stat(os.DevNull); err == nil && os.SameFile(info, null) {
 		return nil
 	}
-	lines := make(chan string)
-	go func() {
-		defer close(lines)
-		for in := bufio.NewScanner(f); in.Scan(); {
-			lines <- in.Text()
-		}
-	}()
-	return lines
+	return cli.ReadLines(f)
 }

@@ -2,17 +2,15 @@ package follow
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"agentd/cmd/agentd/internal/cli"
 )
 
 func TestAnswerer_AsksAgainAfterAnEmptyLine(t *testing.T) {
-	lines := make(chan string, 2)
-	lines <- "  "
-	lines <- " yes "
 	var err bytes.Buffer
-	d := &answerer{a: &cli.App{Streams: cli.Streams{Err: &err}}, lines: lines}
+	d := &answerer{a: &cli.App{Streams: cli.Streams{Err: &err}}, lines: cli.ReadLines(strings.NewReader("  \n yes \n"))}
 	if answer, ok := d.prompt(t.Context(), ""); !ok || answer != "yes" {
 		t.Errorf("answer %q, %t", answer, ok)
 	}

@@ -213,10 +213,7 @@ func (f *follower) printResult(event wire.Event) error {
 		cli.PrintFaults(a.Err, problem.Faults)
 		return cli.Exit(cli.ExitRun)
 	}
-	err := a.Print(r, func(w io.Writer) error {
-		_, err := fmt.Fprintln(w, resultText(event.Data))
-		return err
-	})
+	err := a.Print(r, func(w io.Writer) error { return cli.WriteText(w, resultText(event.Data)+"\n") })
 	if err == nil && failed {
 		return cli.Exit(cli.ExitRun)
 	}
