@@ -264,6 +264,20 @@ func (c *Conn) Close() error {
 	return nil
 }
 
+// Closed reports whether an error says that the connection was closed, or is being closed: no further try can succeed.
+func Closed(err error) bool {
+	return errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrConnectionDraining)
+}
+
+// flush waits until the server has read what was sent before. nats.Conn.Flush calls a connection closed that was only lost meanwhile.
+func (c *Conn) flush() error {
+	err := c.nc.Flush()
+	if Closed(err) && !c.nc.IsClosed() {
+		return nats.ErrDisconnected
+	}
+	return err
+}
+
 // userInfo is what comes before the host of a URL: a password may have any character but a comma.
 var userInfo = regexp.MustCompile(`//[^,\s]*@`)
 

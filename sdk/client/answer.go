@@ -231,7 +231,7 @@ func (c *Client) Publish(
 	if c.as != "" {
 		reply += "." + c.as
 	}
-	if err := c.conn.Reply(ctx, reply, event); err != nil {
+	if err := coded(ctx, c.conn.Reply(ctx, reply, event)); err != nil {
 		return Outcome{}, fmt.Errorf("answer %s: %w", call.Event, err)
 	}
 	outcome := w.wait(ctx)

@@ -67,7 +67,7 @@ func (c *Client) Identify(r Request) Run {
 
 // Start publishes the init event, and returns when the broker has stored it: from then on the run is carried out, whatever
 // happens to this program. The error is sdk.CodeInvalidEvent or sdk.CodeContractViolation when the request can never be sent,
-// and sdk.CodeUnavailable when no stream takes it. What the agent refuses is an error of Wait.
+// and sdk.CodeUnavailable when no stream takes it, or nobody says that one did: start it again then, with the same key. What the agent refuses is an error of Wait.
 func (c *Client) Start(ctx context.Context, r Request) (Run, error) {
 	if r.Key == "" {
 		r.Key = NewKey()
@@ -76,7 +76,7 @@ func (c *Client) Start(ctx context.Context, r Request) (Run, error) {
 	if err != nil {
 		return Run{}, err
 	}
-	if err := c.conn.Start(ctx, r.Agent, event); err != nil {
+	if err := coded(ctx, c.conn.Start(ctx, r.Agent, event)); err != nil {
 		return Run{}, fmt.Errorf("start a run of %s: %w", r.Agent, err)
 	}
 	return c.Identify(r), nil
