@@ -132,3 +132,13 @@ func TestClient_WaitsWhileNobodyAnswers(t *testing.T) {
 		}
 	})
 }
+
+func TestNew_PanicsWithoutAConnection(t *testing.T) {
+	t.Parallel()
+	defer func() {
+		if p := recover(); p != "client: a client of no connection" {
+			t.Errorf("it says %v", p)
+		}
+	}()
+	client.New(nil, client.Options{})
+}

@@ -116,8 +116,11 @@ func Connect(ctx context.Context, o Options) (*Client, error) {
 }
 
 // New returns a client on a connection that stays its caller's. Of the options it takes As, SigningKey, Source and Patience; As must be
-// the connection's own principal.
+// the connection's own principal. Without a connection it panics.
 func New(conn Conn, o Options) *Client {
+	if conn == nil {
+		panic("client: a client of no connection")
+	}
 	c := &Client{
 		conn: conn, as: o.As, source: cmp.Or(o.Source, defaultSource), patience: cmp.Or(o.Patience, defaultPatience),
 		blind: &atomic.Bool{}, close: func() error { return nil },

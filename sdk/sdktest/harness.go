@@ -33,7 +33,7 @@ type Options struct {
 	Agents []sdk.Agent
 	// Contracts are published in the registry before the workers start, with all their versions.
 	Contracts []sdk.Contract
-	// Model answers for every agent; its name in specs does not matter.
+	// Model answers for every agent; its name in specs does not matter. Nil is a script without a reply.
 	Model sdk.Provider
 	// Workers is how many workers serve; 0 is 1. Slots is how many messages each handles at once; 0 is sdk.DefaultSlots.
 	Workers, Slots int
@@ -62,6 +62,9 @@ type Harness struct {
 func Start(t testing.TB, o Options) *Harness {
 	t.Helper()
 	o.Patience = cmp.Or(o.Patience, Patience)
+	if o.Model == nil {
+		o.Model = Script()
+	}
 	h := &Harness{t: t, o: o}
 	h.agents = h.load()
 	h.inner = harness.Start(t, harness.Options{
