@@ -93,7 +93,8 @@ func TestClient_SaysThatNobodyAnswers(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) { // an answer is sent where listening works
-		_, err := client.New(&away{}, client.Options{}).Publish(context.Background(), client.Call{Run: run}, "x", json.RawMessage(`{}`), nil)
+		call := client.Call{Run: run, WaitingCall: wire.WaitingCall{Event: "c1-0-x"}}
+		_, err := client.New(&away{}, client.Options{}).Publish(context.Background(), call, "x", json.RawMessage(`{}`), nil)
 		if !errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
 			t.Errorf("Publish: %v", err)
 		}

@@ -128,7 +128,7 @@ func TestClose_NoCallIsMadeAfterIt(t *testing.T) {
 	_, status := c.Status(ctx, run)
 	_, send := c.Send(ctx, run, "hurry")
 	_, listen := c.Listen(run)
-	_, answer := c.Answer(ctx, run, "", client.Reply{Text: "All."})
+	_, answer := c.Answer(ctx, run, call.Call, client.Reply{Text: "All."})
 	_, publish := c.Publish(ctx, call, client.TypeQuestionAnswered, []byte(`{"answer":"All."}`), nil)
 	for name, err := range map[string]error{
 		"Start": start, "Wait": wait, "Status": status, "Send": send, "Listen": listen, "Answer": answer, "Publish": publish, "List": list(),
@@ -157,8 +157,9 @@ func (closed) Subjects() wire.Subjects { return wire.DefaultSubjects() }
 func TestClose_EndsTheWaitForWhatBecomesOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		call := client.Call{Run: client.Run{Agent: "clerk", Name: "one"}, WaitingCall: wire.WaitingCall{Event: "c1-0-x"}}
 		began := time.Now()
-		outcome, err := client.New(closed{}, client.Options{}).Publish(context.Background(), client.Call{}, "x", []byte(`{}`), nil)
+		outcome, err := client.New(closed{}, client.Options{}).Publish(context.Background(), call, "x", []byte(`{}`), nil)
 		if err != nil || outcome.State != client.OutcomeSent || time.Since(began) > 0 {
 			t.Errorf("%+v, %v after %s", outcome, err, time.Since(began))
 		}

@@ -255,6 +255,9 @@ func (c *Client) control(
 	if event.Data, err = json.Marshal(data); err != nil {
 		return fmt.Errorf("encode what run %s is told: %w", run.Name, err)
 	}
+	if err := run.check(); err != nil {
+		return err
+	}
 	event.Source, event.Subject, event.Time = c.source, run.Name, time.Now()
 	if err := coded(ctx, c.conn.Control(ctx, verb, run.Agent, run.key(), who, event)); err != nil {
 		return fmt.Errorf("%s run %s: %w", verb, run.Name, err)

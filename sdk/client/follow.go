@@ -35,6 +35,9 @@ type Following struct {
 // Listen listens to a run from now on, whether it exists or is about to be started; Following.Events tells what happens. The
 // caller closes it.
 func (c *Client) Listen(run Run) (*Following, error) {
+	if err := run.check(); err != nil {
+		return nil, err
+	}
 	f := &Following{c: c, run: run, events: make(chan wire.Live, followBuffer), missed: make(chan struct{}, 1)}
 	stop, err := c.conn.WatchLive(run.Agent, run.key(), func(l wire.Live) {
 		select {

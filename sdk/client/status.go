@@ -21,6 +21,13 @@ const asking = 10 * time.Second
 
 // ask asks the workers of an agent.
 func (c *Client) ask(ctx context.Context, agent string, query wire.Query, answer any) error {
+	err := checkAgent(agent)
+	if query.List == nil {
+		err = Run{Agent: agent, Name: query.Run}.check()
+	}
+	if err != nil {
+		return err
+	}
 	bounded, stop := context.WithTimeout(ctx, asking)
 	defer stop()
 	return coded(ctx, c.conn.Ask(bounded, agent, query, answer))
@@ -124,6 +131,9 @@ func (c *Client) Wait(ctx context.Context, run Run) (Result, error) {
 
 // waitDone waits for a terminal event, and begins anew where the broker is away as it begins.
 func (c *Client) waitDone(ctx context.Context, run Run) (wire.Event, error) {
+	if err := run.check(); err != nil {
+		return wire.Event{}, err
+	}
 	for {
 		event, err := c.conn.WaitDone(ctx, run.Agent, run.key(), run.Init)
 		if err = coded(ctx, err); !isUnavailable(err) || retry.Sleep(ctx, askAgain) != nil {

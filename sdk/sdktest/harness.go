@@ -263,10 +263,14 @@ func (h *Harness) Decide(run client.Run, tool, principal string, d sdk.Permissio
 func (h *Harness) Answer(run client.Run, r client.Reply) {
 	h.t.Helper()
 	asks := func(w wire.WaitingCall) bool { return w.Type == sdk.TypeQuestion || w.Type == sdk.TypeConversationTurn }
-	h.Until(run, "asking a person", func(s wire.RunStatus) bool { return slices.ContainsFunc(s.Waiting, asks) })
+	status := h.Until(run, "asking a person", func(s wire.RunStatus) bool { return slices.ContainsFunc(s.Waiting, asks) })
+	open := slices.DeleteFunc(status.Waiting, func(w wire.WaitingCall) bool { return !asks(w) })
+	if len(open) > 1 {
+		h.t.Fatalf("the run asks %d questions at once; answer each with a client\n%s", len(open), h.describe(run))
+	}
 	ctx, cancel := h.context()
 	defer cancel()
-	outcome, err := h.client.Answer(ctx, run, "", r)
+	outcome, err := h.client.Answer(ctx, run, open[0].Call, r)
 	if err != nil || outcome.State != client.OutcomeCounted {
 		h.t.Fatalf("the answer did not count: %s %v\n%s", outcome.Refused, err, h.describe(run))
 	}
