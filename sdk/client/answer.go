@@ -78,7 +78,7 @@ type Outcome struct {
 	Undecided int  `json:"undecided,omitempty"`
 }
 
-// Answer answers an open question or turn of a run, and waits a moment for what becomes of it. call is its id: Call.Call of Asked. The
+// Answer answers an open question or turn of a run, and waits a moment for what becomes of it. call is its id, as Asked has it. The
 // error is sdk.CodeUnknownRun when the run does not ask that, or the call is empty.
 func (c *Client) Answer(ctx context.Context, run Run, call string, r Reply) (Outcome, error) {
 	asked, err := c.open(ctx, run, call, func(w wire.WaitingCall) bool {
