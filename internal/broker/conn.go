@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"agentd/internal/broker/leader"
 	"agentd/internal/clock"
 	"agentd/sdk/wire"
 
@@ -268,6 +269,9 @@ func (c *Conn) Close() error {
 func Closed(err error) bool {
 	return errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrConnectionDraining)
 }
+
+// Unanswered reports whether an error says that nobody answered. What became of the request is unknown.
+func Unanswered(err error) bool { return leader.Unanswered(err) }
 
 // flush waits until the server has read what was sent before. nats.Conn.Flush calls a connection closed that was only lost meanwhile.
 func (c *Conn) flush() error {

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"agentd/internal/broker"
-	"agentd/internal/broker/leader"
 	"agentd/internal/signature"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -146,7 +145,7 @@ func coded(ctx context.Context, err error) error {
 		return err
 	case broker.Closed(err):
 		return sdk.Errorf(sdk.CodeCancelled, "the connection to NATS was closed").WithCause(err)
-	case leader.Unanswered(err):
+	case broker.Unanswered(err):
 		return &sdk.Error{Code: sdk.CodeUnavailable, Message: "nobody answers: NATS cannot be reached, or who is asked there", Retryable: true}
 	}
 	return err
