@@ -20,14 +20,15 @@ type Answers struct {
 	// Degraded is the text of the output when the model and all its fallbacks have failed, instead of waiting for them; empty is to wait.
 	// The run completes with the code "degraded".
 	Degraded string `json:"degraded,omitempty"`
-	// Phrases are those by which the judges know a language, in place of those of English, German and French: judge.Phrases as JSON.
+	// Phrases are those by which the judges know a language, in place of those of English, German and French: as JSON, what
+	// agents[].answers.phrases of an agentd.yaml has (docs/agentd_yaml.md).
 	Phrases json.RawMessage `json:"phrases,omitempty"`
 	// Require are the gates that an output must pass, in this order.
 	Require []Requirement `json:"require,omitempty"`
 }
 
 // Requirement is what an output must be like. It has one of Schema, When and Hook, or the agent has a service that is asked: one of
-// AgentSpec.Services whose Context.Section is AnswerSection of the name. What it is asked is {"input": object, "output": object}, and its
+// AgentSpec.Services that is asked for the section AnswerSection of the name. What it is asked is {"input": object, "output": object}, and its
 // answer is {"accepted": boolean, "feedback"?: text}. When it does not answer, or with an error, an optional requirement is passed, and
 // else the run ends.
 type Requirement struct {

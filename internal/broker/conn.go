@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"agentd/internal/address"
+	"agentd/internal/broker/leader"
 	"agentd/internal/clock"
 	"agentd/sdk/wire"
 
@@ -267,4 +268,21 @@ func (c *Conn) Close() error {
 	<-c.closed
 	c.looking.Wait()
 	return nil
+}
+
+// Closed reports whether an error says that the connection was closed, or is being closed: no further try can succeed.
+func Closed(err error) bool {
+	return errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrConnectionDraining)
+}
+
+// Unanswered reports whether an error says that nobody answered. What became of the request is unknown.
+func Unanswered(err error) bool { return leader.Unanswered(err) }
+
+// flush waits until the server has read what was sent before. nats.Conn.Flush calls a connection closed that was only lost meanwhile.
+func (c *Conn) flush() error {
+	err := c.nc.Flush()
+	if Closed(err) && !c.nc.IsClosed() {
+		return nats.ErrDisconnected
+	}
+	return err
 }

@@ -13,6 +13,7 @@ import (
 	"agentd/internal/retry"
 	"agentd/sdk/wire"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/sdk"
@@ -204,7 +205,7 @@ func (h heard) wait(ctx context.Context, most time.Duration) bool {
 	return false
 }
 
-// hear listens for messages on subjects, and for connections that are made anew.
+// hear listens for messages on subjects, and for a connection that is made anew, or closed.
 func (c *Conn) hear(subjects ...string) (heard, func(), error) {
 	h := make(heard, 1)
 	something := func() {
@@ -213,7 +214,7 @@ func (c *Conn) hear(subjects ...string) (heard, func(), error) {
 		default:
 		}
 	}
-	stops := []func(){c.OnReconnect(something)}
+	stops := []func(){c.onStatus(func(nats.Status) { something() }, nats.CONNECTED, nats.CLOSED)}
 	stop := func() {
 		for _, s := range stops {
 			s()

@@ -38,7 +38,8 @@ func (c *Conn) Live(event wire.Live) {
 
 // WatchLive calls handle with the live events of a run, of all runs of an agent where run is zero, or of all agents where agent is
 // empty too, until stop is called. Workers know of it when WatchLive returns, so that who starts a run then misses nothing of it.
-// Events that handle is too slow for are lost. missed is called when others may have been, by one goroutine; it must not wait.
+// Events that handle is too slow for are lost. missed is called when others may have been, and when the connection is closed, by one
+// goroutine; it must not wait.
 func (c *Conn) WatchLive(agent string, run wire.RunKey, handle func(wire.Live), missed func()) (stop func() error, err error) {
 	stopLive, err := c.subscribe(c.subjects.LiveFilter(agent, run), c.decodeLive(handle))
 	if err != nil {
@@ -71,12 +72,12 @@ func (c *Conn) announceEach(every time.Duration, subject string, missed func()) 
 	ctx, cancel := context.WithCancel(context.Background())
 	permitted, _, forget := c.refusals.until(ctx, subject)
 	w.announce()
-	if err := c.nc.Flush(); err != nil {
+	if err := c.flush(); err != nil {
 		forget()
 		cancel()
 		return nil, errors.Join(fmt.Errorf("announce that live events are read: %w", err), stopAsked())
 	}
-	w.connected = c.nc.StatusChanged(nats.CONNECTED)
+	w.changed = c.nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
 	var renewing sync.WaitGroup
 	renewing.Go(func() { w.renew(permitted) })
 	return sync.OnceValue(func() error {
@@ -111,9 +112,9 @@ type watching struct {
 	subject string
 	every   time.Duration
 	missed  func()
-	// asked has a token when a worker wants to know who watches, and connected one when the connection is there again.
-	asked     chan struct{}
-	connected chan nats.Status
+	// asked has a token when a worker wants to know who watches, and changed one when the connection is there again, or closed.
+	asked   chan struct{}
+	changed chan nats.Status
 }
 
 func (w *watching) announce() {
@@ -129,7 +130,7 @@ func (w *watching) announce() {
 // slower than the message that starts a run, so that is looked for once more when it has surely come. It ends when the server refuses the
 // announcement: workers tell always where nobody may announce (see AskWatchers).
 func (w *watching) renew(ctx context.Context) {
-	defer w.c.nc.RemoveStatusListener(w.connected)
+	defer w.c.nc.RemoveStatusListener(w.changed)
 	ticker := time.NewTicker(w.every)
 	defer ticker.Stop()
 	known, last := false, time.Now()
@@ -142,10 +143,10 @@ func (w *watching) renew(ctx context.Context) {
 			lost, known = !known || time.Since(last) > wire.WatchLasts, true
 		case <-w.asked:
 			lost, known = true, false
-		case _, open := <-w.connected:
-			if !open { // for good
-				w.connected = nil
-				continue
+		case now := <-w.changed:
+			if now == nats.CLOSED {
+				w.missed() // and whoever asks for it learns why
+				return
 			}
 			lost, known = true, false
 		}
@@ -217,11 +218,16 @@ func (c *Conn) AskWatchers(ctx context.Context) error {
 	return errors.Join(err, none.Unsubscribe())
 }
 
-// subscribe is nats.Conn.Subscribe.
+// subscribe is nats.Conn.Subscribe. A subscription whose connection is closed has ended with it.
 func (c *Conn) subscribe(subject string, handle nats.MsgHandler) (stop func() error, err error) {
 	s, err := c.nc.Subscribe(subject, handle)
 	if err != nil {
 		return nil, fmt.Errorf("listen to %s: %w", subject, err)
 	}
-	return s.Unsubscribe, nil
+	return func() error {
+		if err := s.Unsubscribe(); !Closed(err) && !errors.Is(err, nats.ErrBadSubscription) {
+			return err
+		}
+		return nil
+	}, nil
 }

@@ -41,6 +41,17 @@ func announce(t *testing.T, c *Conn, every time.Duration, subject string, missed
 	})
 }
 
+func TestWatch_WhoWatchesIsToldThatTheConnectionIsClosed(t *testing.T) {
+	t.Parallel()
+	c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
+	missed := make(chan string, 1)
+	announce(t, c, time.Hour, c.subjects.Watch("travel.desk", testRun), func() { missed <- "something may have been missed" })
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, "that the connection is closed", missed)
+}
+
 func TestWatch_IsAnnouncedAndRenewed(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)

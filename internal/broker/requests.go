@@ -17,7 +17,7 @@ func (c *Conn) AnswerRequests(ctx context.Context, subject, queue string, atOnce
 		return fmt.Errorf("hear requests on %s: %w", subject, err)
 	}
 	defer func() { _ = sub.Unsubscribe() }() // the connection may be closed
-	if err := c.nc.Flush(); err != nil {
+	if err := c.flush(); err != nil {
 		return fmt.Errorf("hear requests on %s: %w", subject, err)
 	}
 	var answering sync.WaitGroup

@@ -135,7 +135,7 @@ func watched(m jetstream.Msg, meta *jetstream.MsgMetadata) Delivery {
 // waiting is how WaitDone looks again: a terminal event is heard before it is stored, and may be missed.
 var waiting = retry.Pauses{First: 10 * time.Millisecond, Longest: 5 * time.Second, Spread: 0.2}
 
-// WaitDone returns the terminal event of a run.
+// WaitDone returns the terminal event of a run. It waits until ctx ends, or the connection is closed.
 func (c *Conn) WaitDone(ctx context.Context, agent string, run wire.RunKey, initToken string) (wire.Event, error) {
 	subject := c.subjects.Done(agent, run, initToken)
 	heard, stop, err := c.hear(subject)
@@ -150,7 +150,7 @@ func (c *Conn) WaitDone(ctx context.Context, agent string, run wire.RunKey, init
 			return wire.DecodeEvent(m.Headers, m.Data)
 		case ctx.Err() != nil:
 			return wire.Event{}, fmt.Errorf("wait for %s: %w", subject, ctx.Err())
-		case errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}):
+		case errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}), Closed(err):
 			return wire.Event{}, err
 		case err != nil && !errors.Is(err, ErrNotStored):
 			c.log.Warn("a terminal event cannot be looked for; trying again", "subject", subject, "error", err)
@@ -202,7 +202,7 @@ func (c *Conn) Tail(
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", subject, err)
 	}
-	if err := c.nc.Flush(); err != nil {
+	if err := c.flush(); err != nil {
 		return nil, errors.Join(fmt.Errorf("watch %s: %w", subject, err), s.Unsubscribe())
 	}
 	return sync.OnceValue(s.Unsubscribe), nil
@@ -242,7 +242,7 @@ func (c *Conn) TailInOrder(
 			}
 		}
 	}()
-	if err := c.nc.Flush(); err != nil {
+	if err := c.flush(); err != nil {
 		return nil, errors.Join(fmt.Errorf("watch %v: %w", subjects, err), stop())
 	}
 	return stop, nil

@@ -78,8 +78,8 @@ type Outcome struct {
 	Undecided int  `json:"undecided,omitempty"`
 }
 
-// Answer answers an open question or turn of a run, and waits a moment for what becomes of it. An empty call is the only one
-// that is open. The error is sdk.CodeUnknownRun when the run does not ask that.
+// Answer answers an open question or turn of a run, and waits a moment for what becomes of it. call is its id, as Asked has it. The
+// error is sdk.CodeUnknownRun when the run does not ask that, or the call is empty.
 func (c *Client) Answer(ctx context.Context, run Run, call string, r Reply) (Outcome, error) {
 	asked, err := c.open(ctx, run, call, func(w wire.WaitingCall) bool {
 		return w.Type == sdk.TypeQuestion || w.Type == sdk.TypeConversationTurn || r.Type != "" && !sdk.AsksPermission(w.Type)
@@ -156,7 +156,7 @@ func (r Reply) question() (json.RawMessage, error) {
 	return json.Marshal(map[string]any{memberAnswer: string(data), memberContent: data})
 }
 
-// Decide decides an open permission request of a run, and waits a moment for what becomes of it. Without an ArgsHash the
+// Decide decides an open permission request of a run, by its id, and waits a moment for what becomes of it. Without an ArgsHash the
 // decision is on the arguments as they are now; with one both must be equal, else it is refused with sdk.CodeDecisionRefused. On a
 // request for several calls it names those that it is about in d.Calls, or sets d.All. Who may decide is the run's to say: its
 // journal has the refusal.
@@ -179,27 +179,17 @@ func (c *Client) Decide(ctx context.Context, run Run, request string, d sdk.Perm
 	return c.Publish(ctx, asked, sdk.TypePermissionDecided, data, nil)
 }
 
-// open finds the open call with that id, or the only one there is when the id is empty, among those that can be meant.
+// open finds the open call with that id among those that can be meant.
 func (c *Client) open(ctx context.Context, run Run, id string, meant func(wire.WaitingCall) bool) (Call, error) {
 	status, err := c.Status(ctx, run)
 	if err != nil {
 		return Call{}, err
 	}
-	var calls []Call
-	for _, w := range status.Waiting {
-		if meant(w) && (id == "" || id == w.Call || id == w.Event) {
-			calls = append(calls, Call{Run: run, WaitingCall: w})
-		}
+	i := slices.IndexFunc(status.Waiting, func(w wire.WaitingCall) bool { return meant(w) && (id == w.Call || id == w.Event) })
+	if i < 0 {
+		return Call{}, sdk.Errorf(sdk.CodeUnknownRun, "run %s does not wait for an answer to %q, or no longer", run.Name, shortened(id))
 	}
-	switch {
-	case len(calls) == 1:
-		return calls[0], nil
-	case id != "":
-		return Call{}, sdk.Errorf(sdk.CodeUnknownRun, "run %s does not wait for an answer to %s, or no longer", run.Name, shortened(id))
-	case len(calls) == 0:
-		return Call{}, sdk.Errorf(sdk.CodeUnknownRun, "run %s does not wait for an answer", run.Name)
-	}
-	return Call{}, sdk.Errorf(sdk.CodeUnknownRun, "run %s waits for %d answers; name the call", run.Name, len(calls))
+	return Call{Run: run, WaitingCall: status.Waiting[i]}, nil
 }
 
 // Publish publishes an answer of any type to an open call, and waits a moment for what becomes of it. Unlike a service's, its id
@@ -208,6 +198,12 @@ func (c *Client) open(ctx context.Context, run Run, id string, meant func(wire.W
 func (c *Client) Publish(
 	ctx context.Context, call Call, eventType string, data json.RawMessage, refusals func(event string) (why <-chan string, forget func()),
 ) (Outcome, error) {
+	if err := call.Run.check(); err != nil {
+		return Outcome{}, err
+	}
+	if call.Event == "" {
+		return Outcome{}, badRequest("an answer to no call of run %s", call.Run.Name)
+	}
 	address := wire.CallAddress{
 		Domain: wire.DomainToken(call.Domain), Type: wire.NameToken(call.Type), Agent: wire.NameToken(call.Run.Agent), Run: call.Run.key(), Call: call.Event,
 	}
@@ -231,7 +227,7 @@ func (c *Client) Publish(
 	if c.as != "" {
 		reply += "." + c.as
 	}
-	if err := c.conn.Reply(ctx, reply, event); err != nil {
+	if err := coded(ctx, c.conn.Reply(ctx, reply, event)); err != nil {
 		return Outcome{}, fmt.Errorf("answer %s: %w", call.Event, err)
 	}
 	outcome := w.wait(ctx)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -114,8 +115,11 @@ func Connect(ctx context.Context, o Options) (*Client, error) {
 }
 
 // New returns a client on a connection that stays its caller's. Of the options it takes As, SigningKey, Source and Patience; As must be
-// the connection's own principal.
+// the connection's own principal. Without a connection it panics.
 func New(conn Conn, o Options) *Client {
+	if conn == nil {
+		panic("client: a client of no connection")
+	}
 	c := &Client{
 		conn: conn, as: o.As, source: cmp.Or(o.Source, defaultSource), patience: cmp.Or(o.Patience, defaultPatience),
 		blind: &atomic.Bool{}, close: func() error { return nil },
@@ -126,11 +130,32 @@ func New(conn Conn, o Options) *Client {
 	return c
 }
 
-// Close ends the connection that Connect made.
+// Close ends the connection that Connect made. What waits, such as Wait and Follow, ends with it, and so does every later call: the error is
+// sdk.CodeCancelled. Runs go on. (The end of a run that was cancelled has this code too, and is a *RunError.)
 func (c *Client) Close() error { return c.close() }
 
 // newID is an event id that nobody else has.
 func newID(kind string) string { return kind + "-" + strings.ToLower(rand.Text()) }
+
+// coded gives an error of a connection a code, unless the caller's own context has ended. The broker's deadlines are not the caller's.
+func coded(ctx context.Context, err error) error {
+	_, has := errors.AsType[*sdk.Error](err)
+	switch {
+	case err == nil, has, ctx.Err() != nil:
+		return err
+	case broker.Closed(err):
+		return sdk.Errorf(sdk.CodeCancelled, "the connection to NATS was closed").WithCause(err)
+	case broker.Unanswered(err):
+		return &sdk.Error{Code: sdk.CodeUnavailable, Message: "nobody answers: NATS cannot be reached, or who is asked there", Retryable: true}
+	}
+	return err
+}
+
+// isClosed reports whether an error is that of a closed connection.
+func isClosed(err error) bool { return errors.Is(err, &sdk.Error{Code: sdk.CodeCancelled}) }
+
+// isUnavailable reports whether an error passes when somebody answers again.
+func isUnavailable(err error) bool { return errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) }
 
 func badRequest(format string, args ...any) error {
 	return sdk.Errorf(sdk.CodeInvalidEvent, "%s", fmt.Sprintf(format, args...))

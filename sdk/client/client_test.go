@@ -106,7 +106,7 @@ func TestClient_CarriesARunFromItsStartToItsEnd(t *testing.T) {
 	if string(question.Asked) != `{"question":"Which bill?"}` {
 		t.Errorf("it asks %s", question.Asked)
 	}
-	outcome, err := c.Answer(t.Context(), run, "", client.Reply{Text: "The one of May."})
+	outcome, err := c.Answer(t.Context(), run, question.Call, client.Reply{Text: "The one of May."})
 	must(t, err)
 	if outcome.State != client.OutcomeCounted || outcome.Who != "ann" {
 		t.Errorf("the answer is %+v", outcome)
@@ -167,8 +167,8 @@ func TestClient_TellsEachMilestoneOnce(t *testing.T) {
 		}
 	}
 	follow(wire.MilestoneCall)
-	until(t, c, run, sdk.TypeQuestion)
-	_, err = c.Answer(t.Context(), run, "", client.Reply{Text: "All."})
+	question := until(t, c, run, sdk.TypeQuestion)
+	_, err = c.Answer(t.Context(), run, question.Call, client.Reply{Text: "All."})
 	must(t, err)
 	follow("")
 	want := []string{

@@ -255,8 +255,11 @@ func (c *Client) control(
 	if event.Data, err = json.Marshal(data); err != nil {
 		return fmt.Errorf("encode what run %s is told: %w", run.Name, err)
 	}
+	if err := run.check(); err != nil {
+		return err
+	}
 	event.Source, event.Subject, event.Time = c.source, run.Name, time.Now()
-	if err := c.conn.Control(ctx, verb, run.Agent, run.key(), who, event); err != nil {
+	if err := coded(ctx, c.conn.Control(ctx, verb, run.Agent, run.key(), who, event)); err != nil {
 		return fmt.Errorf("%s run %s: %w", verb, run.Name, err)
 	}
 	return nil
@@ -283,8 +286,11 @@ func (c *Client) until(ctx context.Context, run Run, r request, wanted func(wire
 	looks = looks && !c.blind.Load()
 	for asked, look := 1, 4; ; asked++ {
 		status, err := c.Status(waiting, run)
-		if err == nil && wanted(status) {
+		switch {
+		case err == nil && wanted(status):
 			return status, true, nil
+		case isClosed(err):
+			return wire.RunStatus{}, false, err
 		}
 		over := retry.Sleep(waiting, 50*time.Millisecond) != nil
 		if ctx.Err() != nil {

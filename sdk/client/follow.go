@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"agentd/internal/retry"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -34,6 +35,9 @@ type Following struct {
 // Listen listens to a run from now on, whether it exists or is about to be started; Following.Events tells what happens. The
 // caller closes it.
 func (c *Client) Listen(run Run) (*Following, error) {
+	if err := run.check(); err != nil {
+		return nil, err
+	}
 	f := &Following{c: c, run: run, events: make(chan wire.Live, followBuffer), missed: make(chan struct{}, 1)}
 	stop, err := c.conn.WatchLive(run.Agent, run.key(), func(l wire.Live) {
 		select {
@@ -42,12 +46,25 @@ func (c *Client) Listen(run Run) (*Following, error) {
 			f.Missed()
 		}
 	}, f.Missed)
-	if err != nil {
+	if err = coded(context.Background(), err); err != nil {
 		return nil, fmt.Errorf("listen to run %s: %w", run.Name, err)
 	}
 	f.Missed() // what is between the mark and now
 	f.stop = sync.OnceValue(stop)
 	return f, nil
+}
+
+// listen is Listen, again and again while the broker is away.
+func (c *Client) listen(ctx context.Context, run Run) (*Following, error) {
+	for {
+		f, err := c.Listen(run)
+		if !isUnavailable(err) {
+			return f, err
+		}
+		if err := retry.Sleep(ctx, askAgain); err != nil {
+			return nil, fmt.Errorf("listen to run %s: %w", run.Name, err)
+		}
+	}
 }
 
 // Close ends listening. It may be repeated.
@@ -63,10 +80,11 @@ func (f *Following) Missed() {
 
 // Follow yields every milestone of a run after the mark, each once and in order, and the ephemeral events (fragments of
 // replies, progress) as they come, some of which may be lost. It ends after the run's end. Whoever was interrupted goes on with
-// the mark of the last milestone. The error, after which it ends too, is the context's, or unknown_run for a run whose history was removed.
+// the mark of the last milestone. The error, after which it ends too, is the context's, sdk.CodeUnknownRun for a run whose history was
+// removed, or sdk.CodeCancelled after Close.
 func (c *Client) Follow(ctx context.Context, run Run, after wire.Mark) iter.Seq2[wire.Live, error] {
 	return func(yield func(wire.Live, error) bool) {
-		f, err := c.Listen(run)
+		f, err := c.listen(ctx, run)
 		if err != nil {
 			yield(wire.Live{}, err)
 			return
@@ -88,12 +106,12 @@ func (c *Client) Follow(ctx context.Context, run Run, after wire.Mark) iter.Seq2
 }
 
 // Events calls handle with every milestone after the mark, each once and in order, and with the ephemeral events that are
-// not lost, until the run's end was handled or ctx ends.
+// not lost, until the run's end was handled, or with an error: see Follow.
 func (f *Following) Events(ctx context.Context, after wire.Mark, handle func(wire.Live)) error {
 	at := place{Mark: after, whole: after == wire.Mark{}}
-	var retry <-chan time.Time
+	var again <-chan time.Time
 	for {
-		l, err := f.hear(ctx, retry)
+		l, err := f.hear(ctx, again)
 		switch {
 		case err != nil:
 			return err
@@ -113,17 +131,17 @@ func (f *Following) Events(ctx context.Context, after wire.Mark, handle func(wir
 		if done {
 			return nil
 		}
-		if errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
+		if errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) || isClosed(err) {
 			return err
 		}
-		if retry = nil; err != nil {
-			retry = time.After(askAgain) // a later milestone asks, too
+		if again = nil; err != nil {
+			again = time.After(askAgain) // a later milestone asks, too
 		}
 	}
 }
 
 // hear returns the next live event, or nil when something may have been missed.
-func (f *Following) hear(ctx context.Context, retry <-chan time.Time) (*wire.Live, error) {
+func (f *Following) hear(ctx context.Context, again <-chan time.Time) (*wire.Live, error) {
 	if l := f.held; l != nil {
 		f.held = nil
 		return l, nil
@@ -134,7 +152,7 @@ func (f *Following) hear(ctx context.Context, retry <-chan time.Time) (*wire.Liv
 	case l := <-f.events:
 		return &l, nil
 	case <-f.missed:
-	case <-retry:
+	case <-again:
 	}
 	return nil, nil
 }

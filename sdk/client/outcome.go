@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -19,20 +20,27 @@ type awaiting struct {
 	decided []wire.Decided
 	// letter has the reason when the answer became a dead letter; nil when the caller does not read those.
 	letter <-chan string
+	// missed has a token when something of the run may have been missed, or the connection is closed.
+	missed chan struct{}
 	stop   func()
 }
 
 // await listens before an answer is published, so that nothing is missed.
 func (c *Client) await(call Call, event string, refusals func(string) (<-chan string, func())) (*awaiting, error) {
-	w := &awaiting{c: c, call: call, event: event, live: make(chan wire.Live, 64)}
+	w := &awaiting{c: c, call: call, event: event, live: make(chan wire.Live, 64), missed: make(chan struct{}, 1)}
 	unsubscribe, err := c.conn.WatchLive(call.Run.Agent, call.Run.key(), func(l wire.Live) {
 		select {
 		case w.live <- l:
 		default: // the run's history is asked in the end
 		}
-	}, func() {})
-	if err != nil {
-		return nil, err
+	}, func() {
+		select {
+		case w.missed <- struct{}{}:
+		default: // it is known already
+		}
+	})
+	if err = coded(context.Background(), err); err != nil {
+		return nil, fmt.Errorf("listen to run %s: %w", call.Run.Name, err)
 	}
 	forget := func() {}
 	if refusals != nil {
@@ -57,8 +65,13 @@ func (w *awaiting) wait(ctx context.Context) Outcome {
 			}
 		case why := <-w.letter:
 			return Outcome{State: OutcomeRefused, Refused: why}
+		case <-w.missed:
+			if o, err := w.look(ctx); o.State != OutcomeSent || isClosed(err) {
+				return o
+			}
 		case <-ctx.Done():
-			return w.look(context.WithoutCancel(ctx))
+			o, _ := w.look(context.WithoutCancel(ctx)) // else nothing more is known than that the answer is stored
+			return o
 		}
 	}
 }
@@ -105,21 +118,21 @@ func outcomeOf(decided []wire.Decided) Outcome {
 	return o
 }
 
-// look asks the run, when nothing was heard: live events are lossy.
-func (w *awaiting) look(ctx context.Context) Outcome {
+// look asks the run, when nothing was heard: live events are lossy. With an error, nothing more is known than that the answer is stored.
+func (w *awaiting) look(ctx context.Context) (Outcome, error) {
 	w.decided = nil
 	for l, err := range w.c.History(ctx, w.call.Run, wire.Mark{}) {
 		if err != nil {
-			break // nothing more is known than that the answer is stored
+			return Outcome{State: OutcomeSent}, err
 		}
 		if l.Type == wire.MilestoneAnswer {
 			continue // it may be the answer to an earlier turn
 		}
 		if o, ok := w.told(l); ok {
-			return o
+			return o, nil
 		}
 	}
-	return Outcome{State: OutcomeSent}
+	return Outcome{State: OutcomeSent}, nil
 }
 
 // DecidedIn is the decision that a live event tells of, if it tells of one.

@@ -34,11 +34,11 @@ func TestClient_RetriesARunThatFailed(t *testing.T) {
 	c := connect(t, h)
 	run, err := c.Start(t.Context(), request("bill-9"))
 	must(t, err)
-	until(t, c, run, sdk.TypeQuestion)
+	question := until(t, c, run, sdk.TypeQuestion)
 	if _, _, err := c.Retry(t.Context(), run); !errors.Is(err, &sdk.Error{Code: sdk.CodeRetryRefused}) {
 		t.Errorf("a run that has not ended is retried: %v", err)
 	}
-	_, err = c.Answer(t.Context(), run, "", client.Reply{Text: "The one of May."})
+	_, err = c.Answer(t.Context(), run, question.Call, client.Reply{Text: "The one of May."})
 	must(t, err)
 	failed := func() {
 		t.Helper()

@@ -39,7 +39,7 @@ type Request struct {
 	AccessControl, TraceParent, TraceState string
 }
 
-// Run names a run. It holds no resource: it may be stored, as JSON for example, and used by other programs.
+// Run names a run: one without an agent or a name is refused with sdk.CodeInvalidEvent. It holds no resource: it may be stored, as JSON for example, and used by other programs.
 type Run struct {
 	Agent string `json:"agent"`
 	Name  string `json:"run"`
@@ -49,6 +49,22 @@ type Run struct {
 }
 
 func (r Run) key() wire.RunKey { return wire.NewRunKey(r.Name) }
+
+// check refuses what names no run, or more than one.
+func (r Run) check() error {
+	if r.Name == "" {
+		return badRequest("a run of agent %q without a name", r.Agent)
+	}
+	return checkAgent(r.Agent)
+}
+
+// checkAgent refuses what stands for any agent in subjects.
+func checkAgent(agent string) error {
+	if agent == "" || strings.ContainsAny(agent, "*>") {
+		return badRequest("agent %q: want the name of one", agent)
+	}
+	return nil
+}
 
 // NewKey returns a key that is unique, for whoever needs to know a run before it is started.
 func NewKey() string { return newID("run") }
@@ -67,7 +83,7 @@ func (c *Client) Identify(r Request) Run {
 
 // Start publishes the init event, and returns when the broker has stored it: from then on the run is carried out, whatever
 // happens to this program. The error is sdk.CodeInvalidEvent or sdk.CodeContractViolation when the request can never be sent,
-// and sdk.CodeUnavailable when no stream takes it. What the agent refuses is an error of Wait.
+// and sdk.CodeUnavailable when no stream takes it, or nobody says that one did: start it again then, with the same key. What the agent refuses is an error of Wait.
 func (c *Client) Start(ctx context.Context, r Request) (Run, error) {
 	if r.Key == "" {
 		r.Key = NewKey()
@@ -76,7 +92,7 @@ func (c *Client) Start(ctx context.Context, r Request) (Run, error) {
 	if err != nil {
 		return Run{}, err
 	}
-	if err := c.conn.Start(ctx, r.Agent, event); err != nil {
+	if err := coded(ctx, c.conn.Start(ctx, r.Agent, event)); err != nil {
 		return Run{}, fmt.Errorf("start a run of %s: %w", r.Agent, err)
 	}
 	return c.Identify(r), nil

@@ -21,13 +21,20 @@ const asking = 10 * time.Second
 
 // ask asks the workers of an agent.
 func (c *Client) ask(ctx context.Context, agent string, query wire.Query, answer any) error {
-	ctx, stop := context.WithTimeout(ctx, asking)
+	err := checkAgent(agent)
+	if query.List == nil {
+		err = Run{Agent: agent, Name: query.Run}.check()
+	}
+	if err != nil {
+		return err
+	}
+	bounded, stop := context.WithTimeout(ctx, asking)
 	defer stop()
-	return c.conn.Ask(ctx, agent, query, answer)
+	return coded(ctx, c.conn.Ask(bounded, agent, query, answer))
 }
 
 // Status says how far a run is and what it waits for, without its milestones. The error is sdk.CodeUnknownRun when there is not any
-// such run (yet: an init event that is stored may not be handled), and sdk.CodeUnavailable when no worker serves the agent.
+// such run (yet: an init event that is stored may not be handled), and sdk.CodeUnavailable when no worker serves the agent, or nobody answers for 10 s.
 func (c *Client) Status(ctx context.Context, run Run) (wire.RunStatus, error) {
 	var status wire.RunStatus
 	err := c.ask(ctx, run.Agent, wire.Query{Run: run.Name, After: wire.Mark{Revision: math.MaxInt64}}, &status)
@@ -90,8 +97,8 @@ func (e *RunError) Error() string { return "run " + e.Run.Name + " ended: " + e.
 // Unwrap returns the error that the run ended with.
 func (e *RunError) Unwrap() error { return e.Err }
 
-// Wait returns the result of a run when it has ended; the run may also end before Wait is called, or be started later. A run
-// that ended with an error is a *RunError.
+// Wait returns the result of a run when it has ended; the run may also end before Wait is called, or be started later. It waits on while
+// NATS, or all workers, are away. A run that ended with an error is a *RunError.
 func (c *Client) Wait(ctx context.Context, run Run) (Result, error) {
 	called := false
 	for run.Init == "" {
@@ -114,12 +121,25 @@ func (c *Client) Wait(ctx context.Context, run Run) (Result, error) {
 	if called {
 		return c.waitCalled(ctx, run)
 	}
-	event, err := c.conn.WaitDone(ctx, run.Agent, run.key(), run.Init)
+	event, err := c.waitDone(ctx, run)
 	if err != nil {
 		return Result{}, fmt.Errorf("wait for run %s: %w", run.Name, err)
 	}
 	reason, _ := event.Extensions[wire.TerminationReason].(string)
 	return resultOf(run, event.Type, event.Data, reason, event.ExecutionUnits)
+}
+
+// waitDone waits for a terminal event, and begins anew where the broker is away as it begins.
+func (c *Client) waitDone(ctx context.Context, run Run) (wire.Event, error) {
+	if err := run.check(); err != nil {
+		return wire.Event{}, err
+	}
+	for {
+		event, err := c.conn.WaitDone(ctx, run.Agent, run.key(), run.Init)
+		if err = coded(ctx, err); !isUnavailable(err) || retry.Sleep(ctx, askAgain) != nil {
+			return event, err
+		}
+	}
 }
 
 // purged is what is told of a run whose history was removed.
@@ -163,5 +183,5 @@ func resultOf(run Run, eventType string, data json.RawMessage, reason string, un
 
 // notYet reports whether an error of Status may pass: the init event is not handled, or no worker is there.
 func notYet(err error) bool {
-	return errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) || errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable})
+	return errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) || isUnavailable(err)
 }

@@ -33,7 +33,7 @@ type Options struct {
 	Agents []sdk.Agent
 	// Contracts are published in the registry before the workers start, with all their versions.
 	Contracts []sdk.Contract
-	// Model answers for every agent; its name in specs does not matter.
+	// Model answers for every agent; its name in specs does not matter. Nil is a script without a reply.
 	Model sdk.Provider
 	// Workers is how many workers serve; 0 is 1. Slots is how many messages each handles at once; 0 is sdk.DefaultSlots.
 	Workers, Slots int
@@ -62,6 +62,9 @@ type Harness struct {
 func Start(t testing.TB, o Options) *Harness {
 	t.Helper()
 	o.Patience = cmp.Or(o.Patience, Patience)
+	if o.Model == nil {
+		o.Model = Script()
+	}
 	h := &Harness{t: t, o: o}
 	h.agents = h.load()
 	h.inner = harness.Start(t, harness.Options{
@@ -260,10 +263,14 @@ func (h *Harness) Decide(run client.Run, tool, principal string, d sdk.Permissio
 func (h *Harness) Answer(run client.Run, r client.Reply) {
 	h.t.Helper()
 	asks := func(w wire.WaitingCall) bool { return w.Type == sdk.TypeQuestion || w.Type == sdk.TypeConversationTurn }
-	h.Until(run, "asking a person", func(s wire.RunStatus) bool { return slices.ContainsFunc(s.Waiting, asks) })
+	status := h.Until(run, "asking a person", func(s wire.RunStatus) bool { return slices.ContainsFunc(s.Waiting, asks) })
+	open := slices.DeleteFunc(status.Waiting, func(w wire.WaitingCall) bool { return !asks(w) })
+	if len(open) > 1 {
+		h.t.Fatalf("the run asks %d questions at once; answer each with a client\n%s", len(open), h.describe(run))
+	}
 	ctx, cancel := h.context()
 	defer cancel()
-	outcome, err := h.client.Answer(ctx, run, "", r)
+	outcome, err := h.client.Answer(ctx, run, open[0].Call, r)
 	if err != nil || outcome.State != client.OutcomeCounted {
 		h.t.Fatalf("the answer did not count: %s %v\n%s", outcome.Refused, err, h.describe(run))
 	}

@@ -32,7 +32,7 @@ type Server struct {
 	Creds string
 	// Root is the first token of every subject; empty is AGENTD_ROOT, else "agentd".
 	Root string
-	// InProcess is a server in this process, such as an harness.Harness, in place of URL.
+	// InProcess is a server in this process, such as an sdktest.Harness, in place of URL.
 	InProcess InProcess
 	// Grace is how long running handlers may go on when the program stops; 0 is 30 s. Calls that take longer are delivered
 	// to another program.
@@ -129,7 +129,11 @@ func (o Server) bind(services []*Service) ([]*serving, error) {
 	var bound []*serving
 	var faults []sdk.Fault
 	taken := map[broker.ConsumerRef]bool{}
-	for _, s := range services {
+	for i, s := range services {
+		if s == nil || len(s.versions) == 0 {
+			faults = append(faults, sdk.Fault{Path: fmt.Sprintf("services[%d]", i), Expected: "a service that New has made", Got: "none"})
+			continue
+		}
 		handlers, found := s.bind()
 		faults = append(faults, found...)
 		for _, domain := range s.domains {

@@ -41,6 +41,8 @@ type registration struct {
 	versions []string
 	// chooses is set when the handler names the type of its answer.
 	chooses bool
+	// missing is set when it was given nil.
+	missing bool
 	handle  handler
 }
 
@@ -73,10 +75,15 @@ func New(contract sdk.Contract, options ...Option) (*Service, error) {
 		contract: contract, versions: map[string]*contracts.Version{}, domains: []string{contract.Domain},
 		timeout: DefaultTimeout, slots: DefaultConcurrency, listed: true,
 	}
-	for _, o := range options {
+	var faults []sdk.Fault
+	for i, o := range options {
+		if o == nil {
+			faults = append(faults, sdk.Fault{Path: fmt.Sprintf("options[%d]", i), Expected: "an option", Got: "nil"})
+			continue
+		}
 		o(s)
 	}
-	if faults := append(s.compile(), s.check()...); len(faults) > 0 {
+	if faults = slices.Concat(faults, s.compile(), s.check()); len(faults) > 0 {
 		return nil, &sdk.Error{
 			Code: sdk.CodeConfig, Message: "service of contract " + contract.URI + " cannot be made", Faults: faults,
 		}
@@ -107,7 +114,7 @@ func Parse(name string, data []byte, options ...Option) (*Service, error) {
 func (s *Service) Contract() sdk.Contract { return s.contract }
 
 // Handle has h answer the calls of s. Without versions it answers those of every version of the contract that no other
-// handler is given. Which versions have no handler, or two, is found by Run.
+// handler is given. Which versions have no handler, or two, is found by Run. Without a service, as New returns none with an error, it panics.
 //
 // h may be called concurrently, and in goroutines that it was called in before: what it does to its goroutine is to be undone. in is the call's data, valid by the contract and with its defaults, decoded like
 // encoding/json does but with names matched exactly. The returned value is encoded like encoding/json does, but nil
@@ -118,10 +125,13 @@ func (s *Service) Contract() sdk.Contract { return s.contract }
 // error the caller sees the *sdk.Error in its chain: code, message, whether to retry, faults. Any other is logged, and the
 // caller only learns that there was an internal error. A panic is an error of that kind.
 func Handle[In, Out any](s *Service, h func(ctx context.Context, call Call, in In) (Out, error), versions ...string) {
+	if s == nil {
+		panic("service: a handler of no service: the error of New tells why there is none")
+	}
 	var none Out
 	_, chooses := any(none).(Answer)
 	s.handlers = append(s.handlers, registration{
-		versions: versions, chooses: chooses,
+		versions: versions, chooses: chooses, missing: h == nil,
 		handle: func(ctx context.Context, call Call, data json.RawMessage) (Answer, error) {
 			var in In
 			if err := decode(data, &in); err != nil {
@@ -216,6 +226,8 @@ func (s *Service) bind() (map[string]handler, []sdk.Fault) {
 	bound := map[string]handler{}
 	bind := func(version string, r registration) {
 		switch {
+		case r.missing:
+			fault(version, "a handler", "nil")
 		case bound[version] != nil:
 			fault(version, "one handler", "another")
 		case len(s.versions[version].Emits) > 1 && !r.chooses:

@@ -334,14 +334,14 @@ func TestNew_ListsEveryFault(t *testing.T) {
 			Accepts: json.RawMessage(`{"type":"string"}`),
 			Emits:   map[string]json.RawMessage{"sys.a b.error": json.RawMessage(`{"type":"object"}`)},
 		},
-	}}, Timeout(-1), Concurrency(0), Units(-1), Domains("r2"))
+	}}, nil, Timeout(-1), Concurrency(0), Units(-1), Domains("r2"))
 	e := sdk.AsError(err)
 	var paths []string
 	for _, f := range e.Faults {
 		paths = append(paths, f.Path)
 	}
 	want := []string{
-		"$.uri", "$.type", `$.versions["0.0.0"]`, `$.versions["0.0.0"].emits`, `$.versions["1.0.0"].emits`,
+		"options[0]", "$.uri", "$.type", `$.versions["0.0.0"]`, `$.versions["0.0.0"].emits`, `$.versions["1.0.0"].emits`,
 		`$.versions["1.0.0"].accepts`, "timeout", "concurrency", "units", "domains",
 	}
 	if diff := cmp.Diff(want, paths); diff != "" || e.Code != sdk.CodeConfig {
@@ -360,9 +360,10 @@ func TestRun_ListsWhatCannotBeServed(t *testing.T) {
 	s := newService(t, contract)
 	Handle(s, sunny, "1.0.0", "4.0.0")
 	Handle(s, sunny, "1.0.0", "3.0.0")
+	Handle[place, forecast](s, nil, "2.0.0")
 	other := weather(t, sunny)
 	Handle(other, sunny)
-	err := Run(t.Context(), s, other)
+	err := Run(t.Context(), s, other, nil, &Service{})
 	e := sdk.AsError(err)
 	var got []string
 	for _, f := range e.Faults {
@@ -373,14 +374,30 @@ func TestRun_ListsWhatCannotBeServed(t *testing.T) {
 		"weather.forecast 1.0.0: expected one handler, got another",
 		"weather.forecast 3.0.0: expected a handler that returns service.Answer, because there are several: a, b, " +
 			"got one that does not choose",
-		"weather.forecast 2.0.0: expected a handler, got none",
+		"weather.forecast 2.0.0: expected a handler, got nil",
 		"weather.forecast 1.0.0: expected one handler, got another",
 		"weather.forecast: expected one service of svc_local_weather_forecast, got two",
+		"services[2]: expected a service that New has made, got none",
+		"services[3]: expected a service that New has made, got none",
 	}
 	if diff := cmp.Diff(want, got); diff != "" || e.Code != sdk.CodeConfig {
 		t.Errorf("%s: faults (-want +got):\n%s", e.Code, diff)
 	}
+	err = Run(t.Context(), newService(t, forecastContract))
+	if faults := sdk.AsError(err).Faults; len(faults) != 1 || faults[0].String() != "weather.forecast 1.0.0: expected a handler, got none" {
+		t.Errorf("without a handler: %v", err)
+	}
 	if err := Run(t.Context()); !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
 		t.Errorf("no services: got %v", err)
 	}
+}
+
+func TestHandle_PanicsWithoutAService(t *testing.T) {
+	t.Parallel()
+	defer func() {
+		if p := recover(); p != "service: a handler of no service: the error of New tells why there is none" {
+			t.Errorf("it says %v", p)
+		}
+	}()
+	Handle(nil, sunny)
 }

@@ -68,8 +68,11 @@ func (f File) Options() (Options, error) {
 func period(setting time.Duration) time.Duration { return cmp.Or(setting, -1) }
 
 // Extend adds code in Go, such as hooks and inline tools, to the agent with that name. The error is *sdk.Error with CodeConfig
-// when there is none.
+// when there is none, or no code.
 func (o *Options) Extend(agent string, code func(*sdk.Agent)) error {
+	if code == nil {
+		return sdk.Errorf(sdk.CodeConfig, "agent %q is to be extended, and the code for it is nil", agent)
+	}
 	for i := range o.Agents {
 		if o.Agents[i].Spec.Name == agent {
 			code(&o.Agents[i])

@@ -51,7 +51,7 @@ type Options struct {
 	// RedisReplicaTimeout is how long they have for it before it is written again, until they have it; 0 is a second, and a millisecond is the
 	// least.
 	RedisReplicaTimeout time.Duration
-	// Root is the first token of every subject; empty is sdk.DefaultRoot.
+	// Root is the first token of every subject; empty is wire.DefaultRoot.
 	Root string
 	// Encryption seals what is stored of runs; the zero value stores it as it is. All workers of an agent must be able to
 	// open what the others seal.
@@ -217,7 +217,10 @@ func newServing(o Options) (*serving, error) {
 	}
 	var faults []error
 	for _, a := range o.Agents {
-		err := catalog.Check(a, approval.Options{Grants: approval.NoGrants{}, Identity: o.Identity, Keys: o.Keys})
+		err := checkCode(a)
+		if err == nil {
+			err = catalog.Check(a, approval.Options{Grants: approval.NoGrants{}, Identity: o.Identity, Keys: o.Keys})
+		}
 		if err == nil {
 			_, err = o.Models(a.Spec.Model)
 		}
@@ -226,6 +229,25 @@ func newServing(o Options) (*serving, error) {
 		}
 	}
 	return &serving{Options: o, subjects: subjects, keys: keys, health: &health{}}, errors.Join(faults...)
+}
+
+// checkCode refuses tools that there is nothing to run of.
+func checkCode(a sdk.Agent) error {
+	var faults []sdk.Fault
+	for i, tool := range a.Tools {
+		if tool.Run == nil {
+			faults = append(faults, sdk.Fault{Path: fmt.Sprintf("$.Tools[%d].Run", i), Expected: "a function", Got: "nil"})
+		}
+	}
+	for i, set := range a.Toolsets {
+		if set == nil {
+			faults = append(faults, sdk.Fault{Path: fmt.Sprintf("$.Toolsets[%d]", i), Expected: "a toolset", Got: "nil"})
+		}
+	}
+	if len(faults) > 0 {
+		return &sdk.Error{Code: sdk.CodeConfig, Message: "tools of it cannot be run", Faults: faults}
+	}
+	return nil
 }
 
 func modelsFromEnvironment() (func(sdk.ModelSpec) (sdk.Provider, error), error) {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -273,6 +274,17 @@ func TestRun_RefusesWrongAgentsBeforeItConnects(t *testing.T) {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not name %s: %v", want, err)
 		}
+	}
+	useless := greeter()
+	useless.Tools, useless.Toolsets = []sdk.Tool{{Definition: sdk.ToolDefinition{Name: "look"}}}, []sdk.Toolset{nil}
+	err = worker.Run(t.Context(), worker.Options{Agents: []sdk.Agent{useless}})
+	want := []sdk.Fault{{Path: "$.Tools[0].Run", Expected: "a function", Got: "nil"}, {Path: "$.Toolsets[0]", Expected: "a toolset", Got: "nil"}}
+	if e := sdk.AsError(err); e.Code != sdk.CodeConfig || !slices.Equal(e.Faults, want) {
+		t.Errorf("tools that cannot be run: %v", err)
+	}
+	o := worker.Options{Agents: []sdk.Agent{greeter()}}
+	if err := o.Extend("greeter", nil); !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
+		t.Errorf("no code to extend an agent with: %v", err)
 	}
 	if err := worker.Run(t.Context(), worker.Options{}); !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
 		t.Errorf("without agents: %v", err)

@@ -79,8 +79,12 @@ func TestPages_LinksLeadSomewhere(t *testing.T) {
 			if !named || !strings.HasSuffix(to, ".md") {
 				continue
 			}
-			if parts++; !slices.Contains(anchors(t, to), part) {
+			headings := anchors(t, to)
+			if parts++; !slices.Contains(headings, part) {
 				t.Errorf("%s: %s: %s has no such heading", page, m[0], to)
+			}
+			if slices.Contains(headings, part+"-1") {
+				t.Errorf("%s: %s: %s has two such headings", page, m[0], to)
 			}
 		}
 	}
