@@ -131,7 +131,7 @@ func New(conn Conn, o Options) *Client {
 }
 
 // Close ends the connection that Connect made. What waits, such as Wait and Follow, ends with it, and so does every later call: the error is
-// sdk.CodeCancelled. Runs go on. (The end of a run that was cancelled has this code too, and is a *RunError.)
+// sdk.CodeUnavailable, and not retryable. Runs go on.
 func (c *Client) Close() error { return c.close() }
 
 // newID is an event id that nobody else has.
@@ -144,7 +144,7 @@ func coded(ctx context.Context, err error) error {
 	case err == nil, has, ctx.Err() != nil:
 		return err
 	case broker.Closed(err):
-		return sdk.Errorf(sdk.CodeCancelled, "the connection to NATS was closed").WithCause(err)
+		return sdk.Errorf(sdk.CodeUnavailable, "the connection to NATS was closed").WithCause(err)
 	case broker.Unanswered(err):
 		return &sdk.Error{Code: sdk.CodeUnavailable, Message: "nobody answers: NATS cannot be reached, or who is asked there", Retryable: true}
 	}
@@ -152,10 +152,12 @@ func coded(ctx context.Context, err error) error {
 }
 
 // isClosed reports whether an error is that of a closed connection.
-func isClosed(err error) bool { return errors.Is(err, &sdk.Error{Code: sdk.CodeCancelled}) }
+func isClosed(err error) bool { return broker.Closed(err) }
 
 // isUnavailable reports whether an error passes when somebody answers again.
-func isUnavailable(err error) bool { return errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) }
+func isUnavailable(err error) bool {
+	return errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) && !isClosed(err)
+}
 
 func badRequest(format string, args ...any) error {
 	return sdk.Errorf(sdk.CodeInvalidEvent, "%s", fmt.Sprintf(format, args...))

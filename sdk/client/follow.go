@@ -81,7 +81,7 @@ func (f *Following) Missed() {
 // Follow yields every milestone of a run after the mark, each once and in order, and the ephemeral events (fragments of
 // replies, progress) as they come, some of which may be lost. It ends after the run's end. Whoever was interrupted goes on with
 // the mark of the last milestone. The error, after which it ends too, is the context's, sdk.CodeUnknownRun for a run whose history was
-// removed, or sdk.CodeCancelled after Close.
+// removed, or sdk.CodeUnavailable after Close.
 func (c *Client) Follow(ctx context.Context, run Run, after wire.Mark) iter.Seq2[wire.Live, error] {
 	return func(yield func(wire.Live, error) bool) {
 		f, err := c.listen(ctx, run)
