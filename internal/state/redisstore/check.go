@@ -211,7 +211,7 @@ func full(server, info string) []Finding {
 func (s *Store) Writable(ctx context.Context) error {
 	var faults []error
 	for _, f := range Check(ctx, s.client, 0) { // replicas are asked, and not counted
-		if f.Severity == SeverityError && !(f.Code.lossy() && s.o.AllowLossy) {
+		if f.Severity == SeverityError && (!f.Code.lossy() || !s.o.AllowLossy) {
 			faults = append(faults, sdk.Errorf(sdk.CodeUnavailable, "Redis %s: %s; %s", f.Server, f.Message, f.Remedy))
 		}
 	}
