@@ -60,6 +60,8 @@ var ofRuns = []mutant{
 	{"an entry keeps what services are asked, however large that is", around(runs+"sections", "return original(e)[:1]"), test{"internal/runner", "TestEntry_IsStoredInParts"}},
 	{"older workers take runs whose questions are beside the journal", statement(core+"Entry.PutBeside", "layoutBeside", ""), test{"internal/runner", "TestEntry_IsStoredInParts"}},
 	{"what is too large to be stored is done again", condition(act+"commit", "tooLarge ending", "false"), test{"internal/runner", "TestEntry_ThatIsTooLargeEndsTheRun"}},
+	{"a decision on several calls is lost on a toolset that is away", condition(core+"Head.Asks", "request Event", "false"), test{"test/pipeline", "TestToolset_ThatIsAwayLosesNothingThatWasDecided"}},
+	{"a decision of those asked next is lost on a toolset that is away", statement(act+"awaited", "answered ParseCallRef", "answered := wire.CallRef{ID: a.msg.Address.Call.Call}"), test{"test/pipeline", "TestToolset_ThatIsAwayLosesNothingThatWasDecided"}},
 	{"a message for nobody is acked without a dead letter", call(act+"unmatched", "refuse orphan", ""), simulator},
 	{"a dead letter is acked before it is put", call(handler+"settle", "DeadLetter", "func() error { _ = $; return nil }()"), simulator},
 	{"whatever comes for a run that has ended is acked", around(act+"firedAfterEnd", "return a.head.Status == core.StatusDone"), simulator},
