@@ -385,13 +385,10 @@ func (a *activation) modelFailed(ctx context.Context, err error) (core.Event, er
 	if woken(ctx) {
 		return core.Ended{Ending: core.Ending{Reason: core.ReasonCancelled, Code: sdk.CodeCancelled, Message: err.Error()}}, nil
 	}
-	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if ctx.Err() != nil {
 		return nil, err
 	}
 	e := sdk.AsError(err)
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		e = sdk.Errorf(sdk.CodeUnavailable, "the model did not answer within %s", a.agent.ModelTimeout).WithCause(err)
-	}
 	if degraded := a.degraded(ctx, e); degraded != nil {
 		return *degraded, nil
 	}

@@ -56,11 +56,8 @@ func (a *activation) consult(
 	if tooLarge(err) {
 		return sdk.ModelReply{Fault: &sdk.ReplyFault{Message: sdk.AsError(err).Message}}, nil
 	}
-	if err != nil && ctx.Err() == nil && errors.Is(within.Err(), context.DeadlineExceeded) {
-		err = sdk.Errorf(sdk.CodeUnavailable, "the model did not answer within %s", a.agent.ModelTimeout).WithCause(err)
-	}
 	if err != nil {
-		return sdk.ModelReply{}, err
+		return sdk.ModelReply{}, a.unanswered(ctx, within, err)
 	}
 	storable(&reply)
 	return reply, nil

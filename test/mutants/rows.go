@@ -321,6 +321,7 @@ var ofRows = []mutant{
 	{"weights in any order are searched", condition("internal/judge.readWeights", "hash", "false"), test{"internal/judge", "TestWeights_AreWhole"}},
 	{"weights of one judge alone are kept", condition("internal/judge/train.table", "row", "row[0] != 0"), test{"internal/judge/train", "TestTable_KeepsWhatWeighs"}},
 	{"any sentence is named", around("internal/judge.weights.weigh", "sum, _ = original(judge, v)\nreturn sum, 0"), test{"internal/judge", "TestLook_NamesTheSentence"}},
+	{"an answer without a model is made in the model's time", call(act+"generate", "modelFailed", "a.modelFailed(within, err)"), test{"internal/runner", "TestDegraded_IsBuiltAfterTheModelsTime"}},
 	{"a run waits although its agent has an answer without a model", around(act+"degraded", "return nil"), rows{"L41"}},
 	{"claims are not looked at", around("internal/judge.Look.Find", "if judge == Unverified {\n\treturn \"\"\n}\nreturn original(judge)"), rows{"L50"}},
 	{"constraints keep nothing from being done", around("internal/catalog.constraints.gate", "return sdk.Gate{}, nil"), rows{"F52"}},
