@@ -127,7 +127,7 @@ func (t *transition) spoken() {
 }
 
 // LastTurn reports whether the next model call is the last one that the run may make, and is to be for a summary.
-func (s *Spec) LastTurn(h *Head) bool { return s.Summary && h.turns()+1 >= s.MaxTurns }
+func (s *Spec) LastTurn(h *Head) bool { return s.Summary && s.Interactions(h).Exhausted }
 
 // maxNudge bounds Head.Nudge, in bytes: it is written with every entry until the next reply.
 const maxNudge = 2 << 10

@@ -120,7 +120,7 @@ func (a *activation) roleRequest(role Role, kind sdk.TurnKind, s *hookEffects) s
 	h := &a.state.Head
 	return sdk.ModelRequest{
 		Run: h.Run, Lifecycle: h.Lifecycle, Model: role.Name, Kind: kind, Temperature: s.temperature, MaxTokens: s.maxTokens,
-		Interactions: sdk.Interactions{Current: h.Turns, Max: a.agent.Core.MaxTurns, Exhausted: h.Turns+1 >= a.agent.Core.MaxTurns},
+		Interactions: a.agent.Core.Interactions(h),
 		Tokens:       max(h.TokensLeft(), 0),
 	}
 }

@@ -227,6 +227,8 @@ var ofRuns = []mutant{
 	{"whoever drives a run does not see that it is paused", condition(core+"Next", "Paused", "false"), simulator},
 	{"a run that waited for its planner keeps its mark", around(step+"unpark", "if _, planned := t.in.Event.(Planned); planned {\nt.Head.Parked = nil\nreturn\n}\noriginal()"), test{"test/pipeline", "TestParked_LeavesNoMark"}},
 	{"a run that waited for its router keeps its mark", around(step+"unpark", "if _, routed := t.in.Event.(Routed); routed {\nt.Head.Parked = nil\nreturn\n}\noriginal()"), test{"test/pipeline", "TestParked_LeavesNoMark"}},
+	{"a budget that cannot be read is none", condition(runs+"budget", "ok n", "false"), test{"test/pipeline", "TestBudget_IsWhatTheInitEventSays"}},
+	{"a model is told of the calls before its run was taken up", around(core+"Spec.Interactions", "return sdk.Interactions{Current: h.Turns, Max: s.MaxTurns, Exhausted: h.Turns+1 >= s.MaxTurns}"), test{"internal/runner", "TestInteractions_CountAnewWhenTheRunIsTakenUp"}},
 	{"a parked run is not tried at its time", around(core+"Head.triedAt", "return h.Deadline"), simulator},
 	{"who works for a call that was cancelled meanwhile breaks down", around(core+"Head.outrun", "return false"), simulator},
 	{"the runs of a paused agent go on", around(act+"next", "_ = original(ctx)\nreturn core.Next(a.agent.Core, &a.state.Head, a.Env.Now())"), simulator},
