@@ -340,63 +340,34 @@ func (r *rig) marks(key string, want int) {
 	})
 }
 
-// planning is a provider for an agent that plans, of whose models one fails.
-type planning struct {
-	*provider
-	fails string
-}
-
-func (p planning) Generate(_ context.Context, req sdk.ModelRequest, _ func(sdk.Delta)) (sdk.ModelReply, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case req.Model == p.fails && len(p.failures) > 0:
-		return sdk.ModelReply{}, p.failures[0]
-	case req.Model == "planner":
-		return sdktest.Say(`plan.add_step(step=1, text="add 1 and 2")`), nil
-	case req.Model == "router":
-		return sdktest.Ask(add(1, 2)), nil
-	}
-	return sdktest.Say("three"), nil
-}
-
 // A run that does not wait any more leaves no mark, however it came to that: it was cancelled, came to its deadline, failed otherwise, or
-// went on to its end, whichever of its models had been away.
+// went on to its end.
 func TestParked_LeavesNoMark(t *testing.T) {
 	t.Parallel()
-	goesOn := func(r *rig, p *provider, run harness.Run) {
-		p.answer()
-		r.control(run, wire.ControlUnpark, `{}`)
-	}
 	for name, tt := range map[string]struct {
 		deadline time.Duration
-		plans    string // the model of the plan that is away
 		end      func(*rig, *provider, harness.Run)
 		code     sdk.Code
 	}{
-		"cancelled": {time.Hour, "", func(r *rig, _ *provider, run harness.Run) {
+		"cancelled": {time.Hour, func(r *rig, _ *provider, run harness.Run) {
 			r.control(run, wire.ControlCancel, `{"reason":"enough"}`)
 		}, sdk.CodeCancelled},
-		"too late": {5 * time.Second, "", func(*rig, *provider, harness.Run) {}, sdk.CodeDeadline},
-		"failed": {time.Hour, "", func(r *rig, p *provider, run harness.Run) {
+		"too late": {5 * time.Second, func(*rig, *provider, harness.Run) {}, sdk.CodeDeadline},
+		"failed": {time.Hour, func(r *rig, p *provider, run harness.Run) {
 			p.fail(sdk.Errorf(sdk.CodeModel, "the content filter stopped the reply"))
 			r.control(run, wire.ControlUnpark, `{}`)
 		}, sdk.CodeModel},
-		"completed": {time.Hour, "", goesOn, ""},
-		"planned":   {time.Hour, "planner", goesOn, ""},
-		"routed":    {time.Hour, "router", goesOn, ""},
+		"completed": {time.Hour, func(r *rig, p *provider, run harness.Run) {
+			p.answer()
+			r.control(run, wire.ControlUnpark, `{}`)
+		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := &provider{failures: []error{unreachable}}
 			spec := desk()
 			spec.Limits.DeadlineMillis = tt.deadline.Milliseconds()
-			var model sdk.Provider = p
-			if tt.plans != "" {
-				spec.Mode, spec.Plan = planSpec(spec)
-				model = planning{p, tt.plans}
-			}
-			r := startRig(t, rig{specs: []sdk.AgentSpec{spec}, model: model}, 0)
+			r := startRig(t, rig{specs: []sdk.AgentSpec{spec}, model: p}, 0)
 			r.answerSums("", nil)
 			r.work(0)
 			run := r.begin("waits")

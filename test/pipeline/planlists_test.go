@@ -65,16 +65,11 @@ func (p *planners) Generate(_ context.Context, req sdk.ModelRequest, _ func(sdk.
 	return sdktest.Say("done"), nil
 }
 
-// planSpec is how an agent plans, with a model for each role.
-func planSpec(spec sdk.AgentSpec) (sdk.Mode, *sdk.PlanSpec) {
-	role := func(name string) *sdk.ModelSpec { return &sdk.ModelSpec{Provider: spec.Model.Provider, Name: name} }
-	return sdk.ModePlan, &sdk.PlanSpec{Planner: role("planner"), Router: role("router"), Synthesizer: role("writer")}
-}
-
 // planDesk is a desk that plans, with a tool that finds so many things and one that fails for those numbers.
 func planDesk(found int, failing ...int) (sdk.AgentSpec, []sdk.Tool) {
 	spec := desk()
-	spec.Mode, spec.Plan = planSpec(spec)
+	role := func(name string) *sdk.ModelSpec { return &sdk.ModelSpec{Provider: spec.Model.Provider, Name: name} }
+	spec.Mode, spec.Plan = sdk.ModePlan, &sdk.PlanSpec{Planner: role("planner"), Router: role("router"), Synthesizer: role("writer")}
 	tool := func(name string, run func(n int) (any, error)) sdk.Tool {
 		return sdk.Tool{
 			Definition: sdk.ToolDefinition{Name: name, Description: "A test's " + name + ".", Parameters: []byte(`{"type":"object"}`)},
