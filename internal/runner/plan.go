@@ -102,7 +102,12 @@ func (a *activation) inTurn(
 	case err != nil && errors.Is(context.Cause(calling), errSteered):
 		return nil, errSteered
 	case err != nil:
-		return a.modelFailed(calling, err)
+		event, err := a.modelFailed(calling, err)
+		if parked, ok := event.(core.Parked); ok {
+			parked.Reply = reply
+			event = parked
+		}
+		return event, err
 	}
 	a.Outages.Back(a.agent.ModelKey, a.probes)
 	if err := a.afterInference(ctx, s, reply, nil); err != nil {
@@ -170,6 +175,9 @@ func (a *activation) askPlanner(ctx context.Context, s *hookEffects, cost *sdk.M
 		request.System, request.Messages = form.Planner(a.state.System, tools, a.state, told)
 		request.Messages = slices.Concat(request.Messages, s.kept, s.context)
 		reply, err := a.consult(ctx, a.agent.Planning.Planner.Model, request, forPlan, cost)
+		if err != nil && ctx.Err() == nil && (len(best.Steps) > 0 || best.Answer != "") {
+			break // the one before will do
+		}
 		if err != nil {
 			return planning.Plan{}, nil, err
 		}
