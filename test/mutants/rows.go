@@ -124,7 +124,7 @@ var ofRows = []mutant{
 		return original(ctx, s, reply)`), rows{"L15"}},
 	{"built-in tools are run by services", condition(step+"begin", "Kind CallService", "true"), rows{"L16"}},
 	{"a result is what the user says", call("internal/llm.userMessages", "resultMessage", "chatMessage{Content: c.Text, Role: chatUser}"), rows{"L22"}},
-	{"the final message is not kept", statement(step+"replied", "Messages Output Data", ""), rows{"L33"}},
+	{"the final message is not kept", statement(step+"conclude", "Messages Output Data", ""), rows{"L33"}},
 	{"the end is told without what came of the run", value(told+"state", "Data Terminal", "nil"), rows{"L35"}},
 	{"tokens are not told", around(runs+"fragments.add", "if d.Text == \"\" {\noriginal(d)\n}"), rows{"L36"}},
 	{"a server that failed is not asked again", condition("internal/llm.retrying.Generate", "failure Retryable", "true"), rows{"L39", "L40"}},
