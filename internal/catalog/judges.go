@@ -20,7 +20,8 @@ import (
 // mostRefusals bounds how often a judge or a gate may send a text back.
 const mostRefusals = 100
 
-// nudges are what the model is told of a text that a judge objects to; %q is what that is.
+// nudges are what the model is told of a text that a judge objects to; %q is what that is. Only what Unverified asks for can be done without
+// tools.
 var nudges = map[judge.Name]string{
 	judge.Incomplete: "Your reply is not an answer yet, because it says that work is left: %q. You stopped before you were done. Go on now with what " +
 		"is left: call the next tool. Answer when all of it is done, or say what cannot be done and why.",
@@ -82,7 +83,9 @@ func objections(packs judge.Packs, r judge.Reply, most map[judge.Name]int) []cor
 			continue
 		}
 		if found := look.Find(name); found != "" {
-			all = append(all, core.Objection{Judge: string(name), Found: found, Nudge: fmt.Sprintf(nudges[name], found), Most: most[name]})
+			all = append(all, core.Objection{
+				Judge: string(name), Found: found, Nudge: fmt.Sprintf(nudges[name], found), Most: most[name], WantsCalls: name != judge.Unverified,
+			})
 		}
 	}
 	return all

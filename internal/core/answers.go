@@ -45,6 +45,8 @@ type Objection struct {
 	// Most is how often it may send a text back. Then the text is accepted, or the run ends where Required.
 	Most     int
 	Required bool
+	// WantsCalls says that Nudge asks for calls: a text that was written without tools is not sent back with it.
+	WantsCalls bool
 }
 
 // Judged is a reply that a judge objected to.
@@ -80,6 +82,9 @@ func (o *Objection) ending(times int) *Ending {
 // object sends a text back that a judge objects to, unless it has done so as often as it may. It reports whether the reply is dealt with.
 func (t *transition) object(ev *Replied) (done bool, err error) {
 	for _, o := range ev.Objections {
+		if ev.Final && o.WantsCalls {
+			o.Most = 0
+		}
 		if t.sendsBack(o, ev.Reply.Text) {
 			return true, nil
 		}
@@ -90,9 +95,13 @@ func (t *transition) object(ev *Replied) (done bool, err error) {
 	return false, nil
 }
 
-// sendsBack sends a text back, unless the judge has done so as often as it may. said is the text; empty is that the conversation has it.
+// sendsBack sends a text back, unless the judge has done so as often as it may, or the model is not called any more, so that the run would
+// end without an answer. said is the text; empty is that the conversation has it.
 func (t *transition) sendsBack(o Objection, said string) bool {
 	h := &t.Head
+	if _, last := stopped(t.spec, h); last && !o.Required {
+		o.Most = 0
+	}
 	times := h.Answers.refused(o.Judge)
 	t.Judged = o.judged(times)
 	if times >= o.Most {
@@ -118,7 +127,7 @@ func (t *transition) spoken() {
 }
 
 // LastTurn reports whether the next model call is the last one that the run may make, and is to be for a summary.
-func (s *Spec) LastTurn(h *Head) bool { return s.Summary && h.turns()+1 >= s.MaxTurns }
+func (s *Spec) LastTurn(h *Head) bool { return s.Summary && s.Interactions(h).Exhausted }
 
 // maxNudge bounds Head.Nudge, in bytes: it is written with every entry until the next reply.
 const maxNudge = 2 << 10

@@ -20,6 +20,13 @@ func (c *Call) Event() string {
 	return cmp.Or(c.Permission.Batch, c.ID)
 }
 
+// Asks reports whether the events of that name ask a person about the call: for its permission, that of others with it, or what its tool
+// wants to know.
+func (h *Head) Asks(c *Call, event string) bool {
+	request := h.Call(c.Held)
+	return c.Asked == event || request != nil && request.Event() == event
+}
+
 // batched reports whether one event asks for the call and others.
 func (c *Call) batched() bool { return c.Permission != nil && c.Permission.Batch != "" }
 

@@ -113,7 +113,7 @@ type Entry struct {
 
 // Blob is a section of an entry that is stored by its content's hash.
 type Blob struct {
-	// Section is "messages", "results", "requests", "asks", "input" or "terminal".
+	// Section is the name of the entry's field.
 	Section string `json:"section"`
 	// Digest is the SHA-256 of the section's JSON in hexadecimal.
 	Digest string `json:"digest"`
@@ -268,6 +268,15 @@ func (e *Entry) Decode(data []byte) error {
 	return nil
 }
 
+// PutBeside notes that a section, which the entry has no more, is stored as a blob.
+func (e *Entry) PutBeside(b Blob) {
+	e.Blobs = append(e.Blobs, b)
+	if b.Section == "inquiries" || b.Section == "notes" {
+		e.V = max(e.V, layoutBeside)
+		e.Head.V = e.V
+	}
+}
+
 // Restore puts back a section that was stored as a blob.
 func (e *Entry) Restore(b Blob, content []byte) error {
 	if Digest(content) != b.Digest {
@@ -287,6 +296,10 @@ func (e *Entry) Restore(b Blob, content []byte) error {
 		into = &e.Input
 	case "terminal":
 		into = &e.Terminal
+	case "inquiries":
+		into = &e.Inquiries
+	case "notes":
+		into = &e.Notes
 	default:
 		return fmt.Errorf("entry %d has a blob for an unknown section %q", e.Rev, b.Section)
 	}

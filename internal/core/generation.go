@@ -99,6 +99,11 @@ func (h *Head) turns() int {
 	return h.Turns - h.Retry.Turns
 }
 
+// Interactions are the model calls that the run has made and may make, since it was last taken up. The last one is exhausting.
+func (s *Spec) Interactions(h *Head) sdk.Interactions {
+	return sdk.Interactions{Current: h.turns(), Max: s.MaxTurns, Exhausted: h.turns()+1 >= s.MaxTurns}
+}
+
 // Unbegun reports whether the run has done nothing but build its context. When it is retried, it does so again. A message that has
 // come into the conversation is said once, and must not be forgotten: then the context stays as well.
 func (h *Head) Unbegun() bool {

@@ -12,7 +12,7 @@ import (
 
 // LayoutVersion is the greatest V of heads and entries that this code writes and reads. What a version before would get wrong
 // is written with a greater V, so that it leaves the run alone; everything else is written as it always was.
-const LayoutVersion = 9
+const LayoutVersion = 10
 
 // PackedLayout is the V that stores show in clear of entries that they keep packed (package packed), whatever V these have. No entry has
 // it itself.

@@ -257,6 +257,8 @@ type Parked struct {
 	Message string
 	// After is how long the run is to wait at least, in milliseconds.
 	After int64
+	// Reply has what the model calls of a turn cost that came to nothing because one of them failed.
+	Reply sdk.ModelReply
 }
 
 // Began marks at-most-once tools as begun, before they run.

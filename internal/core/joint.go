@@ -41,6 +41,6 @@ func (c *Change) Joinable(head *Head) bool {
 // revision.
 func (c Change) After(absorbed *Change) Change {
 	c.Absorbed = absorbed
-	c.Head.V = layoutJoint
+	c.Head.V = max(c.Head.V, layoutJoint)
 	return c
 }

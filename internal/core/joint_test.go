@@ -61,7 +61,7 @@ func TestJoint_IsWhatTwoEntriesAre(t *testing.T) {
 				continue
 			}
 			joint++
-			if e.V != core.LayoutVersion || joins.entries[len(joins.entries)-1].V != e.V {
+			if e.V < 9 || joins.entries[len(joins.entries)-1].V != e.V {
 				t.Errorf("%s: entry %d has layout %d, the last one %d", name, e.Rev, e.V, joins.entries[len(joins.entries)-1].V)
 			}
 		}
@@ -152,5 +152,15 @@ func TestParts_AreNotTakenForEntries(t *testing.T) {
 	}
 	if _, err := core.ApplyRest(core.State{Rev: 6}, &e); err == nil {
 		t.Error("the rest of an entry is applied to a state without the first part")
+	}
+}
+
+// TestJoint_KeepsALaterLayout: what a version before cannot read is in the run's journal from then on.
+func TestJoint_KeepsALaterLayout(t *testing.T) {
+	t.Parallel()
+	for before, want := range map[int]int{1: 9, 10: 10} {
+		if got := (core.Change{Head: core.Head{V: before}}).After(&core.Change{}).Head.V; got != want {
+			t.Errorf("a joint entry of a run of layout %d has layout %d, want %d", before, got, want)
+		}
 	}
 }

@@ -57,20 +57,24 @@ func (t *transition) replied(ev Replied) error {
 	case empty:
 		return t.emptied(ev.Results)
 	}
-	if done, err := t.object(&ev); done || err != nil {
+	return t.conclude(&ev)
+}
+
+// conclude takes a text for the answer, or as a turn of a conversation, unless something is against it.
+func (t *transition) conclude(ev *Replied) error {
+	if done, err := t.object(ev); done || err != nil {
 		return err
 	}
 	switch {
 	case t.spec.Converse:
 		return t.converse(ev.Reply.Text)
 	case ev.Output == nil:
-		return violation(h, "a reply of text without its output")
+		return violation(&t.Head, "a reply of text without its output")
 	case ev.Output.Fault != "":
 		t.correct(ev.Reply.Text, ev.Output.Fault)
 		return nil
-	}
-	if ev.Question != nil {
-		return t.askGates(&ev)
+	case ev.Question != nil:
+		return t.askGates(ev)
 	}
 	t.Messages = append(t.Messages, sdk.Text(sdk.RoleAssistant, string(ev.Output.Data)))
 	return t.complete(ReasonCompleted, answerCode, ev.Output.Data)

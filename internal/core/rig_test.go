@@ -186,7 +186,7 @@ func (r *rig) encode(e core.Entry) ([]byte, error) {
 		moved = errors.Join(moved, err)
 		digest := core.Digest(content)
 		r.blobs[digest] = content
-		e.Blobs = append(e.Blobs, core.Blob{Section: name, Digest: digest, Size: len(content)})
+		e.PutBeside(core.Blob{Section: name, Digest: digest, Size: len(content)})
 		return true
 	}
 	if move("messages", len(e.Messages) == 0, e.Messages) {
@@ -197,6 +197,12 @@ func (r *rig) encode(e core.Entry) ([]byte, error) {
 	}
 	if move("asks", len(e.Asks) == 0, e.Asks) {
 		e.Asks = nil
+	}
+	if move("inquiries", len(e.Inquiries) == 0, e.Inquiries) {
+		e.Inquiries = nil
+	}
+	if move("notes", len(e.Notes) == 0, e.Notes) {
+		e.Notes = nil
 	}
 	if move("input", len(e.Input) == 0, e.Input) {
 		e.Input = nil

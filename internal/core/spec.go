@@ -102,6 +102,9 @@ const layoutBranches = 7
 // layoutJoint is the first layout of runs with an entry that has what a message did and what the driver did next.
 const layoutJoint = 9
 
+// layoutBeside is the first layout of runs with an entry whose inquiries or notes are stored as blobs.
+const layoutBeside = 10
+
 // layout is the V that entries of a run with that head need: what an older version does not know it would get wrong.
 func (s *Spec) layout(h *Head) int {
 	if h.Plan.branches() || s.reviewTool() != nil {

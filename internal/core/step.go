@@ -96,23 +96,19 @@ func (t *transition) driven() error {
 	if parked, ok := t.in.Event.(Parked); ok {
 		return t.parked(parked)
 	}
-	if p := t.Head.Parked; p != nil && p.Why == ParkPaused {
+	if p := t.Head.Parked; p != nil && (p.Why == ParkPaused || modelAnswered(t.in.Event)) {
 		t.unpark() // whatever it does, its agent is not paused any more
 	}
 	switch ev := t.in.Event.(type) {
 	case Replied:
-		t.unpark()
 		return t.replied(ev)
 	case Compacted:
-		t.unpark()
 		return t.compacted(ev)
 	case Chosen:
 		return t.chosen(ev)
 	case Planned:
-		t.Head.Parked = nil
 		return t.planned(ev)
 	case Routed:
-		t.Head.Parked = nil
 		return t.routed(ev)
 	case Inquired:
 		return t.inquired(ev)
@@ -134,6 +130,15 @@ func (t *transition) driven() error {
 		return t.finish(ev.Ending)
 	}
 	return violation(&t.Head, "no input %T", t.in.Event)
+}
+
+// modelAnswered reports whether the event is of a model that was asked, or need not be.
+func modelAnswered(ev Event) bool {
+	switch ev.(type) {
+	case Replied, Compacted, Planned, Routed:
+		return true
+	}
+	return false
 }
 
 func (t *transition) start(ev Started) error {

@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,4 +81,32 @@ func TestPlan_FromItsStepsToTheAnswer(t *testing.T) {
 	if *record != "" {
 		save(t, r, "plan")
 	}
+}
+
+// TestPlan_TakesItsMarkBack: a run that waited for the model that plans, or chooses calls, is not found by what it waited for any more when it
+// goes on.
+func TestPlan_TakesItsMarkBack(t *testing.T) {
+	t.Parallel()
+	spec := newSpec(service("lookup", 2*minute))
+	spec.Planning = &core.Planning{}
+	r := newRig(spec)
+	goesOn := func(ev func() core.Event) {
+		t.Helper()
+		mustStep(t, r, r.drive(core.Parked{Why: core.ParkModel, Key: "gpt", Model: "gpt", Code: sdk.CodeUnavailable}))
+		mustStep(t, r, r.deliver("unpark", core.Unparked{Key: "gpt", Received: r.now}))
+		e := mustStep(t, r, r.drive(ev()))
+		marked := func(f core.Effect) bool { return f.Kind == core.EffectPark && f.Key == "gpt" }
+		if e.Head.Parked != nil || !slices.ContainsFunc(e.Effects, marked) {
+			t.Errorf("%s: the run is parked for %+v, and the entry has the effects %+v", e.Kind, e.Head.Parked, e.Effects)
+		}
+	}
+	mustStep(t, r, r.deliver("init-1", started("order 7", "hello")))
+	goesOn(func() core.Event {
+		return core.Planned{Steps: []core.PlanStep{{Text: "look"}}, By: core.PlannedByModel, Asked: true, Reply: sdk.ModelReply{Units: 1}}
+	})
+	goesOn(func() core.Event {
+		ev := core.Routed{Routes: []core.Route{{Step: 1}}, Reply: sdk.ModelReply{Calls: []sdk.ToolRequest{{Name: "lookup", Arguments: `{}`}}}}
+		ev.Plan = r.plan(ev.Reply)
+		return ev
+	})
 }

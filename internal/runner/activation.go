@@ -396,10 +396,10 @@ func (a *activation) awaited() error {
 	if a.head.Cancel != nil {
 		return nil
 	}
-	answered := a.msg.Address.Call.Call
+	answered, _ := wire.ParseCallRef(a.msg.Address.Call.Call)
 	for i := range a.head.Calls {
 		c := &a.head.Calls[i]
-		made := a.covered() && c.Status != core.CallSuspended || answered != "" && (c.Held == answered || c.Asked == answered)
+		made := a.covered() && c.Status != core.CallSuspended || answered.ID != "" && a.head.Asks(c, answered.ID)
 		if !made || c.Kind != core.CallInline || c.Closed() {
 			continue
 		}

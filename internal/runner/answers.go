@@ -70,11 +70,11 @@ func (a *activation) degraded(ctx context.Context, failed *sdk.Error) *core.Ende
 	if a.agent.Degraded == "" || a.agent.BuildOutput == nil {
 		return nil
 	}
-	data, fault, err := a.agent.BuildOutput(ctx, sdk.OutputInput{Run: a.state.Run, Text: a.agent.Degraded, Input: a.state.Input})
-	if err != nil || fault != "" {
-		a.Logger.ErrorContext(ctx, "the degraded answer is not an output of the agent", "run", a.state.Run, "fault", fault, "error", err)
+	output, err := a.buildOutput(ctx, a.agent.Degraded)
+	if err != nil || output.Fault != "" {
+		a.Logger.ErrorContext(ctx, "the degraded answer is not an output of the agent", "run", a.state.Run, "fault", output.Fault, "error", err)
 		return nil
 	}
 	a.Logger.WarnContext(ctx, "no model answered; the run completes with the degraded answer", "run", a.state.Run, "error", failed)
-	return &core.Ended{Degraded: data}
+	return &core.Ended{Degraded: output.Data}
 }

@@ -186,8 +186,8 @@ func (a *activation) replay(state *core.State, entries []*core.Entry) error {
 	return nil
 }
 
-// commit applies an outcome to the run and makes it durable, on top of whatever was absorbed meanwhile. ErrFenced says
-// that the run is somebody else's by now.
+// commit applies an outcome to the run and makes it durable, on top of whatever was absorbed meanwhile. One that no store takes ends the
+// run. ErrFenced says that the run is somebody else's by now.
 func (a *activation) commit(ctx context.Context, event core.Event) error {
 	if joined, err := a.join(ctx, event); joined || err != nil {
 		return err
@@ -198,6 +198,10 @@ func (a *activation) commit(ctx context.Context, event core.Event) error {
 			return err
 		}
 		entry, at, err := a.appendEntry(ctx, a.at, change, a.Env.Now())
+		if _, ending := event.(core.Ended); tooLarge(err) && !ending {
+			event = a.tooMuch(ctx, event, err)
+			continue
+		}
 		if errors.Is(err, ErrConflict) {
 			appended, err := a.catchUp(ctx)
 			if err != nil {
@@ -228,6 +232,15 @@ func (a *activation) commit(ctx context.Context, event core.Event) error {
 		a.announce(entry)
 		return a.carryOutOwn(ctx, entry)
 	}
+}
+
+// tooMuch is how the run ends whose step comes to more than can be stored: to do it again would come to the same, and cost as much.
+func (a *activation) tooMuch(ctx context.Context, event core.Event, err error) core.Event {
+	a.Logger.ErrorContext(ctx, "a step of the run is too large to be stored", "run", a.state.Run, "step", fmt.Sprintf("%T", event), "error", err)
+	return core.Ended{Ending: core.Ending{
+		Reason: core.ReasonError, Code: sdk.CodeTooLarge,
+		Message: "what the run did next is too large to be stored: " + sdk.AsError(err).Message,
+	}}
 }
 
 // carryOutOwn carries out what follows from an own entry that the state has.
@@ -372,13 +385,10 @@ func (a *activation) modelFailed(ctx context.Context, err error) (core.Event, er
 	if woken(ctx) {
 		return core.Ended{Ending: core.Ending{Reason: core.ReasonCancelled, Code: sdk.CodeCancelled, Message: err.Error()}}, nil
 	}
-	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if ctx.Err() != nil {
 		return nil, err
 	}
 	e := sdk.AsError(err)
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		e = sdk.Errorf(sdk.CodeUnavailable, "the model did not answer within %s", a.agent.ModelTimeout).WithCause(err)
-	}
 	if degraded := a.degraded(ctx, e); degraded != nil {
 		return *degraded, nil
 	}

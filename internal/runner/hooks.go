@@ -68,13 +68,18 @@ func defaultMessages(input json.RawMessage) ([]sdk.Message, error) {
 	return []sdk.Message{sdk.Text(sdk.RoleUser, string(input))}, nil
 }
 
-// withOutput builds the output of a text and returns what becomes of it. A builder that breaks down ends the run: asking
-// the model again would not mend it.
-func (a *activation) withOutput(ctx context.Context, text string, built func(core.Output) core.Event) (core.Event, error) {
-	output, err := guarded(func() (core.Output, error) {
+// buildOutput makes of a text what the run puts out.
+func (a *activation) buildOutput(ctx context.Context, text string) (core.Output, error) {
+	return guarded(func() (core.Output, error) {
 		data, fault, err := a.agent.BuildOutput(ctx, sdk.OutputInput{Run: a.state.Run, Text: text, Input: a.state.Input})
 		return core.Output{Data: data, Fault: fault}, err
 	})
+}
+
+// withOutput builds the output of a text and returns what becomes of it. A builder that breaks down ends the run: asking
+// the model again would not mend it.
+func (a *activation) withOutput(ctx context.Context, text string, built func(core.Output) core.Event) (core.Event, error) {
+	output, err := a.buildOutput(ctx, text)
 	switch {
 	case err == nil:
 		return built(output), nil

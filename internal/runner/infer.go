@@ -118,7 +118,7 @@ func (a *activation) accept(ctx context.Context, s *hookEffects, reply sdk.Model
 func (a *activation) generate(ctx context.Context, s *hookEffects, request sdk.ModelRequest) (reply sdk.ModelReply, ended core.Event, err error) {
 	calling, done := a.working.calling(ctx, a.key)
 	defer done()
-	ctx, cancel := a.withTimeout(calling, a.agent.ModelTimeout)
+	within, cancel := a.withTimeout(calling, a.agent.ModelTimeout)
 	defer cancel()
 	a.stats.ModelCalls.Add(1)
 	if a.state.Driver.Takeovers > 0 || a.overtaken {
@@ -126,8 +126,8 @@ func (a *activation) generate(ctx context.Context, s *hookEffects, request sdk.M
 	}
 	a.calling(&request, "")
 	live := fragments{activation: a, turn: a.state.Turns + 1}
-	reply, err, lost := a.ask(ctx, cancel, func() (sdk.ModelReply, error) {
-		return a.model().Model.Generate(ctx, request, live.add)
+	reply, err, lost := a.ask(within, cancel, func() (sdk.ModelReply, error) {
+		return a.model().Model.Generate(within, request, live.add)
 	})
 	live.end()
 	if lost != nil {
@@ -145,8 +145,8 @@ func (a *activation) generate(ctx context.Context, s *hookEffects, request sdk.M
 	if errors.Is(context.Cause(calling), errSteered) {
 		return sdk.ModelReply{}, nil, errSteered
 	}
-	ended, failed := a.modelFailed(ctx, err)
-	if end, ok := ended.(core.Ended); ok && !woken(ctx) { // hooks see a failure too
+	ended, failed := a.modelFailed(calling, a.unanswered(calling, within, err))
+	if end, ok := ended.(core.Ended); ok && !woken(calling) { // hooks see a failure too
 		if err := a.afterInference(calling, s, sdk.ModelReply{}, err); err != nil {
 			a.Logger.Error("hook failed", "run", a.state.Run, "error", err)
 		}
@@ -154,6 +154,14 @@ func (a *activation) generate(ctx context.Context, s *hookEffects, request sdk.M
 		ended = end
 	}
 	return sdk.ModelReply{}, ended, failed
+}
+
+// unanswered is the error of a model call that began in ctx, and had the time that within has: that it was too short, if it was.
+func (a *activation) unanswered(ctx, within context.Context, err error) error {
+	if err != nil && ctx.Err() == nil && errors.Is(within.Err(), context.DeadlineExceeded) {
+		return sdk.Errorf(sdk.CodeUnavailable, "the model did not answer within %s", a.agent.ModelTimeout).WithCause(err)
+	}
+	return err
 }
 
 // kindOf is what the model is asked for.

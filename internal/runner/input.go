@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -162,14 +163,28 @@ func (a *activation) unnamed() *sdk.Error {
 	return sdk.Errorf(sdk.CodeIdentityRequired, "the subject of the message names no principal, which this agent requires"+nameOneself)
 }
 
-// tokens is the number in an attribute; 0 if there is none.
-func tokens(ev wire.Event, attribute string) int64 {
-	text, _ := ev.Extensions[attribute].(string)
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 {
-		return 0
+// decimal reads an attribute whose value is a number in decimal digits: a text, or an integer of CloudEvents.
+func decimal(value any) (int64, bool) {
+	if n, ok := value.(json.Number); ok {
+		value = n.String()
 	}
-	return n
+	text, _ := value.(string)
+	n, err := strconv.ParseUint(text, 10, 63)
+	return int64(n), err == nil
+}
+
+// budget is how many tokens an init event lets the run use; 0 is any number. What cannot be read is refused: whoever wrote it relies on it.
+func budget(ev wire.Event) (int64, *sdk.Error) {
+	value := ev.Extensions[wire.TokenBudget]
+	if value == nil {
+		return 0, nil
+	}
+	n, ok := decimal(value)
+	if !ok || n == 0 {
+		return 0, sdk.Errorf(sdk.CodeInvalidEvent, "the attribute %s must be a positive number in decimal digits, such as 50000; it is %.40q",
+			wire.TokenBudget, fmt.Sprint(value))
+	}
+	return n, nil
 }
 
 // nameOneself says how a subject gets a principal.
@@ -247,6 +262,10 @@ func (a *activation) started(ctx context.Context) (core.Event, *sdk.Error, error
 	if problem == nil {
 		own, problem = a.constrained()
 	}
+	most := int64(0)
+	if problem == nil {
+		most, problem = budget(a.msg.Event)
+	}
 	if problem != nil {
 		return nil, problem, nil
 	}
@@ -258,7 +277,7 @@ func (a *activation) started(ctx context.Context) (core.Event, *sdk.Error, error
 		return nil, nil, err
 	}
 	return core.Started{
-		Run: a.msg.Run, Init: init, Data: data, Beginning: beginning, Budget: tokens(a.msg.Event, wire.TokenBudget), Tags: tags,
+		Run: a.msg.Run, Init: init, Data: data, Beginning: beginning, Budget: most, Tags: tags,
 		Constraints: own,
 	}, nil, nil
 }
@@ -393,9 +412,10 @@ func (a *activation) answered(ctx context.Context) (core.Event, *sdk.Error, erro
 	if !ok {
 		return nil, sdk.Errorf(sdk.CodeInvalidEvent, "%q is not a call id", address.Call.Call), nil
 	}
+	used, _ := decimal(ev.Extensions[wire.TokensUsed])
 	answer := core.Answered{
 		Ref: ref, Address: address.Call, ParentID: ev.ParentID, EventID: ev.ID, Source: ev.Source, Who: address.Who,
-		Data: ev.Data, Received: a.msg.Received, Tokens: tokens(ev, wire.TokensUsed),
+		Data: ev.Data, Received: a.msg.Received, Tokens: used,
 	}
 	c := a.head.Answering(ref.ID)
 	if c == nil || c.Closed() {

@@ -12,8 +12,7 @@ import (
 	"agentd/internal/core"
 )
 
-// largeEntry is the size in bytes above which sections of an entry move to blobs. It leaves room below the stores' limit
-// of 512 KiB an entry.
+// largeEntry is the size in bytes above which sections of an entry move to blobs. It leaves room below MaxEntry.
 const largeEntry = 256 << 10
 
 // point is a place in a journal that the next entry can be appended at.
@@ -74,8 +73,10 @@ type section struct {
 	clear func()
 }
 
-func sections(e *core.Entry) []section {
-	s := []section{
+// sections are those that move in turn, as long as the entry is too large. Versions before layout 10 read no entry without what comes last:
+// that stays in every entry that has room for it.
+func sections(e *core.Entry) [][]section {
+	first := []section{
 		{"messages", e.Messages, func() { e.Messages = nil }},
 		{"results", e.Results, func() { e.Results = nil }},
 		{"requests", e.Requests, func() { e.Requests = nil }},
@@ -83,9 +84,12 @@ func sections(e *core.Entry) []section {
 		{"input", e.Input, func() { e.Input = nil }},
 	}
 	if e.Terminal != nil {
-		s = append(s, section{"terminal", e.Terminal, func() { e.Terminal = nil }})
+		first = append(first, section{"terminal", e.Terminal, func() { e.Terminal = nil }})
 	}
-	return s
+	return [][]section{first, {
+		{"inquiries", e.Inquiries, func() { e.Inquiries = nil }},
+		{"notes", e.Notes, func() { e.Notes = nil }},
+	}}
 }
 
 // encode returns the entry's bytes. Blobs are written before the entry that names them.
@@ -95,23 +99,36 @@ func (a *activation) encode(ctx context.Context, e *core.Entry) ([]byte, error) 
 		return data, err
 	}
 	stored := *e
-	for _, s := range sections(&stored) {
+	for _, some := range sections(&stored) {
+		if err := a.putBeside(ctx, &stored, some); err != nil {
+			return nil, err
+		}
+		if data, err = stored.Encode(); err != nil || len(data) <= MaxEntry {
+			break
+		}
+	}
+	e.V, e.Head.V, e.Blobs = stored.V, stored.Head.V, stored.Blobs
+	return data, err
+}
+
+// putBeside moves the large ones of an entry's sections to blobs.
+func (a *activation) putBeside(ctx context.Context, e *core.Entry, sections []section) error {
+	for _, s := range sections {
 		content, err := core.EncodeJSON(s.value)
 		if err != nil {
-			return nil, fmt.Errorf("encode section %s: %w", s.name, err)
+			return fmt.Errorf("encode section %s: %w", s.name, err)
 		}
 		if len(content) < largeEntry/4 {
 			continue
 		}
 		digest := core.Digest(content)
 		if err := a.Store.PutBlob(ctx, a.key, digest, content); err != nil {
-			return nil, fmt.Errorf("store section %s of entry %d: %w", s.name, e.Rev, err)
+			return fmt.Errorf("store section %s of entry %d: %w", s.name, e.Rev, err)
 		}
-		stored.Blobs = append(stored.Blobs, core.Blob{Section: s.name, Digest: digest, Size: len(content)})
+		e.PutBeside(core.Blob{Section: s.name, Digest: digest, Size: len(content)})
 		s.clear()
 	}
-	e.Blobs = stored.Blobs
-	return stored.Encode()
+	return nil
 }
 
 // decode reads an entry with its blobs, and returns its digest too: the entry is shared, and must not be modified.

@@ -56,11 +56,8 @@ func (a *activation) consult(
 	if tooLarge(err) {
 		return sdk.ModelReply{Fault: &sdk.ReplyFault{Message: sdk.AsError(err).Message}}, nil
 	}
-	if err != nil && ctx.Err() == nil && errors.Is(within.Err(), context.DeadlineExceeded) {
-		err = sdk.Errorf(sdk.CodeUnavailable, "the model did not answer within %s", a.agent.ModelTimeout).WithCause(err)
-	}
 	if err != nil {
-		return sdk.ModelReply{}, err
+		return sdk.ModelReply{}, a.unanswered(ctx, within, err)
 	}
 	storable(&reply)
 	return reply, nil
@@ -105,7 +102,12 @@ func (a *activation) inTurn(
 	case err != nil && errors.Is(context.Cause(calling), errSteered):
 		return nil, errSteered
 	case err != nil:
-		return a.modelFailed(calling, err)
+		event, err := a.modelFailed(calling, err)
+		if parked, ok := event.(core.Parked); ok {
+			parked.Reply = reply
+			event = parked
+		}
+		return event, err
 	}
 	a.Outages.Back(a.agent.ModelKey, a.probes)
 	if err := a.afterInference(ctx, s, reply, nil); err != nil {
@@ -123,7 +125,7 @@ func (a *activation) roleRequest(role Role, kind sdk.TurnKind, s *hookEffects) s
 	h := &a.state.Head
 	return sdk.ModelRequest{
 		Run: h.Run, Lifecycle: h.Lifecycle, Model: role.Name, Kind: kind, Temperature: s.temperature, MaxTokens: s.maxTokens,
-		Interactions: sdk.Interactions{Current: h.Turns, Max: a.agent.Core.MaxTurns, Exhausted: h.Turns+1 >= a.agent.Core.MaxTurns},
+		Interactions: a.agent.Core.Interactions(h),
 		Tokens:       max(h.TokensLeft(), 0),
 	}
 }
@@ -173,6 +175,9 @@ func (a *activation) askPlanner(ctx context.Context, s *hookEffects, cost *sdk.M
 		request.System, request.Messages = form.Planner(a.state.System, tools, a.state, told)
 		request.Messages = slices.Concat(request.Messages, s.kept, s.context)
 		reply, err := a.consult(ctx, a.agent.Planning.Planner.Model, request, forPlan, cost)
+		if err != nil && ctx.Err() == nil && (len(best.Steps) > 0 || best.Answer != "") {
+			break // the one before will do
+		}
 		if err != nil {
 			return planning.Plan{}, nil, err
 		}

@@ -44,6 +44,10 @@ type StoredRun struct {
 	Last Record
 }
 
+// MaxEntry is the largest journal entry that stores take, in bytes. It keeps an entry and its headers below the default largest message of
+// a NATS server (1 MiB), even when the server sends it in base64. Larger contents are blobs.
+const MaxEntry = 512 << 10
+
 // Store keeps the journals of runs, append-only, by compare-and-set. Implementations pass the suite in
 // internal/state/storetest. All methods are safe for concurrent use.
 type Store interface {

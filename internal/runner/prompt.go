@@ -16,9 +16,7 @@ import (
 // request is the next model call, with the prompt that it was made of, and with what hooks want of it.
 func (a *activation) request(ctx context.Context, s *hookEffects) (sdk.ModelRequest, prompt.Fitted, error) {
 	h := &a.state.Head
-	interactions := sdk.Interactions{
-		Current: h.Turns, Max: a.agent.Core.MaxTurns, Exhausted: h.Turns+1 >= a.agent.Core.MaxTurns,
-	}
+	interactions := a.agent.Core.Interactions(h)
 	conversation := a.state.Conversation()
 	conversation.Messages = a.agent.Core.Shown(conversation.Messages)
 	added := slices.Concat(s.kept, s.context)

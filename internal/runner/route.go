@@ -49,21 +49,12 @@ func (a *activation) routeSteps(ctx context.Context, numbers []int) (core.Event,
 		for some := range slices.Chunk(runs, routersAtOnce) {
 			a.Env.Parallel(some...)
 		}
-		for _, c := range choices {
-			if c.err != nil {
-				return c.err
-			}
-			addCost(reply, &c.cost)
-			if c.call != nil {
-				reply.Calls = append(reply.Calls, *c.call)
-			}
-			r := &ev.Routes[slices.IndexFunc(ev.Routes, func(r core.Route) bool { return r.Step == c.step.Number })]
-			if c.element == nil {
-				r.Fault = c.fault
-				continue
-			}
-			r.Elements = append(r.Elements, core.ElementRoute{Place: c.element.Place, Fault: c.fault})
+		err := chosen(choices, &ev, reply)
+		some := slices.ContainsFunc(choices, func(c *choice) bool { return c.err == nil })
+		if err == nil || !some || ctx.Err() != nil {
+			return err
 		}
+		a.Logger.WarnContext(ctx, "calls could not be chosen for some steps; they are asked for again", "run", a.state.Run, "error", err)
 		return nil
 	}, func(ctx context.Context, s *hookEffects, reply sdk.ModelReply) (core.Event, error) {
 		ev.Reply = reply
@@ -79,6 +70,31 @@ func (a *activation) routeSteps(ctx context.Context, numbers []int) (core.Event,
 		ev.Notes, ev.Turn = s.notes, s.turn()
 		return ev, nil
 	})
+}
+
+// chosen adds what came of the choices to the routes and the reply. A model that failed does not undo what others have chosen: what it was
+// asked for stays to be chosen, and the error says why.
+func chosen(choices []*choice, ev *core.Routed, reply *sdk.ModelReply) (err error) {
+	failed := map[int]bool{}
+	for _, c := range choices {
+		addCost(reply, &c.cost)
+		if c.err != nil {
+			err = c.err
+			failed[c.step.Number] = true
+			continue
+		}
+		if c.call != nil {
+			reply.Calls = append(reply.Calls, *c.call)
+		}
+		r := &ev.Routes[slices.IndexFunc(ev.Routes, func(r core.Route) bool { return r.Step == c.step.Number })]
+		if c.element == nil {
+			r.Fault = c.fault
+			continue
+		}
+		r.Elements = append(r.Elements, core.ElementRoute{Place: c.element.Place, Fault: c.fault})
+	}
+	ev.Routes = slices.DeleteFunc(ev.Routes, func(r core.Route) bool { return failed[r.Step] && len(r.Elements) == 0 })
+	return err
 }
 
 // dueChoices says which calls are to be chosen for the steps, as many as a round has. Steps are skipped whose conditions do not hold, and

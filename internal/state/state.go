@@ -89,9 +89,8 @@ func ArchiverOf(store any) (Archiver, bool) {
 	return nil, false
 }
 
-// MaxEntry is the largest journal entry in bytes. It keeps an entry and its headers below the default largest message of
-// a NATS server (1 MiB), even when the server sends it in base64. Larger contents are blobs.
-const MaxEntry = 512 << 10
+// MaxEntry is the largest journal entry in bytes.
+const MaxEntry = runner.MaxEntry
 
 // MaxRecord is the most bytes that a store keeps for an entry: the entry, and room for the envelope that it may be sealed
 // in.

@@ -100,6 +100,7 @@ func (r *repair) run() bool {
 			continue
 		case sign < ' ' && !isSpace(r.text[i]):
 			r.did(ControlSign)
+			r.out.WriteByte(' ') // it separates: what was two is not to become one
 			i++
 			continue
 		case pythonWord(r.text[i:]) != "":

@@ -23,7 +23,7 @@ func TestRepair(t *testing.T) {
 		{`{"a":"x"`, `{"a":"x"}`, steps{toolcall.MissingBracket}},
 		{`{"a":[{"b":true`, `{"a":[{"b":true}]}`, steps{toolcall.MissingBracket}},
 		{`{"a":{},`, "", nil}, // there was to be more
-		{"{\"a\":\"x\ty\x00z\"\x02}", `{"a":"x\ty\u0000z"}`, steps{toolcall.ControlSign}},
+		{"{\"a\":\"x\ty\x00z\"\x02}", `{"a":"x\ty\u0000z" }`, steps{toolcall.ControlSign}},
 		{`{'a': 'it\'s "so"'}`, `{"a": "it's \"so\""}`, steps{toolcall.OtherQuotes}},
 		{`{“a”: „b“}`, `{"a": "b"}`, steps{toolcall.OtherQuotes}},
 		{`{"a": True, "b": [None, False]}`, `{"a": true, "b": [null, false]}`, steps{toolcall.OtherConstants}},
@@ -50,6 +50,16 @@ func TestRepair(t *testing.T) {
 			if got, _, ok := toolcall.Repair(c.text, false); ok {
 				t.Errorf("%q was cut off, and is read as %q", c.text, got)
 			}
+		}
+	}
+}
+
+// TestRepair_JoinsNothing: what control characters stand between stays apart, and what is no JSON then is not repaired.
+func TestRepair_JoinsNothing(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"{\"n\": 1\x002}", "[tr\x01ue]", "[-\x021]", "[1\x00\x002]"} {
+		if got, _, ok := toolcall.Repair(text, true); ok {
+			t.Errorf("%q is repaired to %s", text, got)
 		}
 	}
 }

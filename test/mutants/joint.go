@@ -55,6 +55,7 @@ var ofJoint = []mutant{
 	{"a worker that ends takes a run that it does not drive", condition(act+"handBack", "unwritten", "true"), joins("Drained")},
 	{"what an answer brings about waits for a model", condition(core+"Change.Joinable", "Effects", "true"), test{"internal/core", "TestJoinable_LeavesWhatOthersWaitFor"}},
 	{"whoever decides waits for a model", condition(core+"Change.Joinable", "Decisions", "true"), test{"internal/core", "TestJoinable_LeavesWhatOthersWaitFor"}},
+	{"a run with a joint entry forgets its layout", statement(core+"Change.After", "layoutJoint", "c.Head.V = layoutJoint"), test{"internal/core", "TestJoint_KeepsALaterLayout"}},
 	{"older workers take runs with joint entries", statement(core+"Change.After", "layoutJoint", ""), test{"internal/core", "TestJoint_IsWhatTwoEntriesAre"}},
 	{"what was absorbed is not told", around("internal/milestone.Of", "own := *e\nown.Absorbed = nil\nreturn original(&own)"), test{"internal/core", "TestJoint_IsWhatTwoEntriesAre"}},
 	{"calls that a joint entry answers cannot be undone", around(core+"UndoStack.Add", "s.add(e)"), test{"internal/core", "TestJoint_IsWhatTwoEntriesAre"}},

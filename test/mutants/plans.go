@@ -26,6 +26,9 @@ var ofPlans = []mutant{
 	{"the agent's own model writes the answer", around(act+"model", "return Role{a.agent.Model, a.agent.ModelName}"), rows{"L10"}},
 	{"what is written of a plan is not judged", condition(act+"judged", "a agent Judge nil", "!a.state.Synthesizes()"), test{"test/pipeline", "TestPlan_AnswersAreJudged"}},
 	{"plans and calls of steps are streamed", call(act+"consult", "progress", `a.live("model.delta", a.state.Turns, func() any { return sdk.Delta{Text: "…"} })`), rows{"L10"}},
+	{"a call that cannot be chosen loses all others", condition(act+"routeSteps", "some ctx err", "true"), test{"internal/runner", "TestRoute_KeepsWhatWasChosen"}},
+	{"choices that came to nothing are free", call(step+"parked", "cost", ""), test{"internal/runner", "TestRoute_KeepsWhatWasChosen"}},
+	{"a plan is lost with the one that was to be better", condition(act+"askPlanner", "err ctx best Answer", "false"), test{"internal/runner", "TestPlanner_ThatFailsOnceMoreIsTakenAtItsWord"}},
 	{"a planner's answer is not taken", condition(act+"makePlan", "fault Answer", "false"), rows{"L61"}},
 
 	{"steps that failed push out what is done", around(core+"PlanStep.guards", "return false"), test{"internal/core", "TestPlan_KeepsWhatItsStepsHaveDone"}},

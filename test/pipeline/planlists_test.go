@@ -113,25 +113,39 @@ func planned(h *harness.Harness, run harness.Run) string {
 	return text
 }
 
-// What is written of a plan is judged as any answer: one that is not taken is written again.
+// What is written of a plan is judged as any answer: one that is not taken is written again, unless it could be mended by calls alone.
 func TestPlan_AnswersAreJudged(t *testing.T) {
 	t.Parallel()
-	models := &planners{
-		plans:   []string{`plan.add_step(step=1, text="note it")`},
-		answers: []string{"Next I will note the rest."},
+	for answer, c := range map[string]struct {
+		judges sdk.Answers
+		told   int // the planner is told once, and the writer as often as it writes
+		ends   string
+		judged string
+	}{
+		"I have moved the files.":     {sdk.Answers{Unverified: 1}, 3, "Nothing was moved.", ""},
+		"Next I will note the rest.":  {sdk.Answers{Incomplete: 9}, 2, "Next I will note the rest.", "incomplete, accepted"},
+		"Shall I note the rest, too?": {sdk.Answers{Deflecting: 9}, 2, "Shall I note the rest, too?", "deflecting, accepted"},
+	} {
+		t.Run(answer, func(t *testing.T) {
+			t.Parallel()
+			models := &planners{plans: []string{`plan.add_step(step=1, text="find things")`}, answers: []string{answer, "Nothing was moved."}}
+			spec, tools := planDesk(1)
+			spec.Answers = &c.judges
+			h := harness.Start(t, harness.Options{Agents: []sdk.Agent{{Spec: spec, Tools: tools}}, Model: models})
+			run := h.Run("desk", hello())
+			wantResponse(t, h.Done(run), c.ends)
+			if n := len(models.told); n != c.told {
+				t.Errorf("planner and writer are asked %d times: %q", n, models.told)
+			}
+			if got := judgedLast(h, run); got != c.judged {
+				t.Errorf("of the answer, watchers are told %q, want %q", got, c.judged)
+			}
+			if diff := cmp.Diff([]string{"find"}, calledTools(h, run)); diff != "" {
+				t.Errorf("calls, -want +got:\n%s", diff)
+			}
+			sound(t, h.Conn(), natsStore(h.Conn()))
+		})
 	}
-	spec, tools := planDesk(1)
-	spec.Answers = &sdk.Answers{Incomplete: 1}
-	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{{Spec: spec, Tools: tools}}, Model: models})
-	run := h.Run("desk", hello())
-	wantResponse(t, h.Done(run), "done")
-	if n := len(models.told); n != 3 { // the planner is told once, and the writer twice
-		t.Errorf("planner and writer are asked %d times: %q", n, models.told)
-	}
-	if diff := cmp.Diff([]string{"note"}, calledTools(h, run)); diff != "" {
-		t.Errorf("calls, -want +got:\n%s", diff)
-	}
-	sound(t, h.Conn(), natsStore(h.Conn()))
 }
 
 // A step with a list is done for each of its elements, at most 64 at once, whoever drives the run; a failing element is told, and what its

@@ -38,37 +38,54 @@ func (s *shop) Tools(context.Context) ([]sdk.Tool, error) {
 
 func (*shop) Close() error { return nil }
 
-// What a person has allowed or answered while the toolset is away is done when it is back, and not lost.
+// What a person has allowed or answered while the toolset is away is done when it is back, and not lost: whether they were asked for one call or
+// for several, and whoever was asked before them.
 func TestToolset_ThatIsAwayLosesNothingThatWasDecided(t *testing.T) {
 	t.Parallel()
-	for name, decided := range map[string]func(*harness.Harness) (decide func(), result string){
-		"allowed": func(h *harness.Harness) (func(), string) {
+	allow := sdk.PermissionDecision{Decision: sdk.DecisionAllow}
+	for name, c := range map[string]struct {
+		terms   sdk.PermissionPolicyTerms
+		decided func(*harness.Harness) (decide func())
+		tool    string
+		result  string
+	}{
+		"allowed": {sdk.PermissionPolicyTerms{}, func(h *harness.Harness) func() {
 			request := h.Call(sdk.TypePermissionRequest)
-			return func() { decide(request, sdk.PermissionDecision{Decision: sdk.DecisionAllow}) }, `{"paid":true}`
-		},
-		"answered": func(h *harness.Harness) (func(), string) {
+			return func() { decide(request, allow) }
+		}, "shop_pay", `{"paid":true}`},
+		"allowed, with others": {sdk.PermissionPolicyTerms{Batch: true}, func(h *harness.Harness) func() {
+			request := h.Call(sdk.TypePermissionRequest)
+			return func() { decide(request, sdk.PermissionDecision{Decision: sdk.DecisionAllow, All: true}) }
+		}, "shop_pay", `{"paid":true}`},
+		"allowed, by the next": {sdk.PermissionPolicyTerms{
+			TimeoutMillis: 50, Escalate: []sdk.PermissionStage{{Domain: "the.boss", TimeoutMillis: 3_600_000}},
+		}, func(h *harness.Harness) func() {
+			h.Call(sdk.TypePermissionRequest)
+			request := h.Call(sdk.TypePermissionRequest)
+			return func() { decide(request, allow) }
+		}, "shop_pay", `{"paid":true}`},
+		"answered": {sdk.PermissionPolicyTerms{}, func(h *harness.Harness) func() {
 			question := h.Call(sdk.TypeQuestion)
-			return func() { question.Answer(contracts.TypeQuestionAnswered, map[string]any{"answer": "XL"}) }, `{"answer":"XL"}`
-		},
+			return func() { question.Answer(contracts.TypeQuestionAnswered, map[string]any{"answer": "XL"}) }
+		}, "shop_order", `{"answer":"XL"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			set, spec := &shop{}, desk()
-			spec.Permissions = asking(sdk.PermissionPolicyTerms{}, "shop_pay")
-			tool := map[string]string{"allowed": "shop_pay", "answered": "shop_order"}[name]
+			spec.Permissions = asking(c.terms, "shop_pay")
 			h := harness.Start(t, harness.Options{
 				Agents: []sdk.Agent{{Spec: spec, Toolsets: []sdk.Toolset{set}}},
-				Model:  sdktest.Script(sdktest.Ask(sdktest.Tool(tool, map[string]int{"n": 1})), sdktest.Say("done")),
+				Model:  sdktest.Script(sdktest.Ask(sdktest.Tool(c.tool, map[string]int{"n": 1})), sdktest.Say("done")),
 			})
 			r := h.Run("desk", hello())
-			decide, result := decided(h)
+			decide := c.decided(h)
 			set.away.Store(true)
 			h.Restart()
 			decide()
 			set.away.Store(false) // the worker asks it again after a second
 			wantResponse(t, h.Done(r), "done")
-			if got := h.Messages(r)[2].Content[0]; got.IsError || got.Text != result {
-				t.Errorf("the call's result is %+v, want %s", got, result)
+			if got := h.Messages(r)[2].Content[0]; got.IsError || got.Text != c.result {
+				t.Errorf("the call's result is %+v, want %s", got, c.result)
 			}
 			sound(t, h.Conn(), natsStore(h.Conn()))
 		})

@@ -60,7 +60,7 @@ func specOf(file string) *core.Spec {
 		s.Hooked, s.Reviews, s.Ends = true, true, true
 	case "stop_errors":
 		s.Stop.Errors = 2
-	case "context":
+	case "context", "beside":
 		s.Contexts = []core.ContextProvider{
 			{Section: sdk.SectionPlanning, Service: service("planning"), Once: true},
 			{Section: sdk.SectionRetrieval, Service: service("retrieval")},
