@@ -29,7 +29,7 @@ type RunDetails struct {
 	Deadline     int64          `json:"deadline"`
 	Interactions int            `json:"interactions"`
 	Usage        sdk.Usage      `json:"usage"`
-	Units        sdk.Units      `json:"executionunits"`
+	Units        json.Number    `json:"executionunits"`
 	Spec         string         `json:"spec"`
 	System       string         `json:"system,omitempty"`
 	Purged       *core.Purged   `json:"purged,omitempty"`
@@ -45,6 +45,9 @@ type RunDetails struct {
 	Undoable []wire.UndoCall `json:"undoable,omitempty"`
 	Journal  []JournalRow    `json:"journal"`
 }
+
+// Units is a cost in execution units, as the wire has it: exact, and in plain decimal.
+func Units(u sdk.Units) json.Number { return json.Number(u.String()) }
 
 // EditedCall is a call that is made with other arguments than the model's, because who allowed it has changed them.
 type EditedCall struct {
@@ -130,7 +133,7 @@ func DetailsOf(entries []core.Entry) (RunDetails, error) {
 			d.Unsaid = append(d.Unsaid, n.Text)
 		}
 	}
-	d.Interactions, d.Usage, d.Units, d.Spec, d.System = s.Turns, s.Usage, s.Units, s.Spec, s.System
+	d.Interactions, d.Usage, d.Units, d.Spec, d.System = s.Turns, s.Usage, Units(s.Units), s.Spec, s.System
 	if d.Purged = s.Purged; d.Purged != nil {
 		d.Started = 0 // nobody knows any more
 	}
@@ -143,7 +146,7 @@ func DetailsOf(entries []core.Entry) (RunDetails, error) {
 func DetailsOfStatus(s wire.RunStatus) RunDetails {
 	d := RunDetails{
 		Run: s.Run, Agent: s.Agent, Status: s.Status, Reason: s.Reason, Started: s.Started, Updated: s.Updated, Deadline: s.Deadline,
-		Interactions: s.Turns, Usage: s.Usage, Units: s.Units, Waiting: waitingIn(s), Terminal: s.Terminal,
+		Interactions: s.Turns, Usage: s.Usage, Units: Units(s.Units), Waiting: waitingIn(s), Terminal: s.Terminal,
 		Undoable: s.Undoable,
 	}
 	if s.Status == core.StatusDone {

@@ -197,13 +197,13 @@ type runResult struct {
 	Agent string          `json:"agent"`
 	Type  string          `json:"type"`
 	Data  json.RawMessage `json:"data"`
-	Units sdk.Units       `json:"executionunits"`
+	Units json.Number     `json:"executionunits"`
 }
 
 // printResult prints the data of a terminal event, or fails with its error.
 func (f *follower) printResult(event wire.Event) error {
 	a, run := f.a, f.run
-	r := runResult{Run: run.Subject, Agent: run.Agent, Type: event.Type, Data: event.Data, Units: event.ExecutionUnits}
+	r := runResult{Run: run.Subject, Agent: run.Agent, Type: event.Type, Data: event.Data, Units: show.Units(event.ExecutionUnits)}
 	problem, failed := wire.ProblemIn(event.Type, event.Data)
 	if problem.Code == sdk.CodeUnknownAgent {
 		problem.ErrorMessage += f.conn.Meant(run.Agent)
