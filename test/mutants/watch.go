@@ -17,9 +17,13 @@ var ofWatching = []mutant{
 	{"who watches announces it once", around("internal/broker.watching.renew", "<-ctx.Done()"), test{"internal/broker", "TestWatch_IsAnnouncedAndRenewed"}},
 	{"what was told before all workers knew is not asked for", condition("internal/broker.watching.renew", "known Since", "false"), test{"internal/broker", "TestWatch_IsAnnouncedAndRenewed"}},
 	{"who starts a run does not wait until it is there", around("cmd/agentd/run.awaitBegin", "return nil"), test{"cmd/agentd", "TestRunDetached_EndsWhenTheRunHasBegun"}},
-	{"an agent that there is not is one that nobody serves now", condition("cmd/agentd/run.awaitBegin", "Is CodeUnavailable", "false"), test{"cmd/agentd", "TestRunDetached_FailsWhenThereIsNoSuchAgent"}},
-	{"who starts a run is not told what it waits for", call("cmd/agentd/run.awaitBegin", "Note NoWorker", ""), test{"cmd/agentd", "TestRunDetached_SaysWhatTheRunWaitsFor"}},
+	{"an agent that there is not is one that nobody serves now", condition("cmd/agentd/internal/cli.NotBegun", "Is CodeUnavailable", "false"), test{"cmd/agentd", "TestRunDetached_FailsWhenThereIsNoSuchAgent"}},
+	{"who starts a run is not told what it waits for", call("cmd/agentd/run.awaitBegin", "Note Unbegun", ""), test{"cmd/agentd", "TestRunDetached_SaysWhatTheRunWaitsFor"}},
 	{"who starts a run is not told that it is refused", condition("cmd/agentd/run.awaitBegin", "refused nil", "false"), test{"cmd/agentd", "TestRunDetached_FailsWhenItsInitIsRefused"}},
+	{"a run of an agent that is paused waits for a worker", condition("cmd/agentd/internal/cli.Client.Unbegun", "err pause Paused", "false"), test{"cmd/agentd", "TestRun_ThatHasNotBegun"}},
+	{"a run that never begins is waited for", condition("cmd/agentd/internal/follow.follower.end", "ended err", "false"), test{"cmd/agentd", "TestFollow_SaysWhyARunNeverBegan"}},
+	{"the mark of a dead letter that was dropped is a new one", condition("cmd/agentd/events.letter", "how", "false"), test{"cmd/agentd/events", "TestTail_TellsAMarkFromADeadLetter"}},
+	{"the status of a run is never cut", condition("internal/show.narrow", "Contains group", "slices.Contains(nameColumns, title)"), test{"internal/show", "TestRuns_FitATerminal"}},
 }
 
 const (

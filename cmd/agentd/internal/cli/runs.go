@@ -116,8 +116,8 @@ func (c *Client) Unknown(ctx context.Context, run string) error {
 func (c *Client) Gone(ctx context.Context, run string) error {
 	for i := range c.Config.Agents {
 		agent := c.Config.Agents[i].Name
-		event, err := c.LastEnd(ctx, agent, wire.NewRunKey(run))
-		if errors.Is(err, broker.ErrNotStored) || NotPermitted(err) {
+		event, ended, err := c.Ended(ctx, agent, wire.NewRunKey(run))
+		if err == nil && !ended || NotPermitted(err) {
 			continue
 		}
 		if err != nil {
@@ -160,6 +160,15 @@ func (c *Client) lost(ctx context.Context, run string) error {
 			"the journal of run %q is lost: the run had begun, and nobody can go on with it; restore the store of runs, or end such runs: agentd reconcile", run)
 	}
 	return nil
+}
+
+// Ended is the last terminal event of a run, if there is one.
+func (c *Client) Ended(ctx context.Context, agent string, run wire.RunKey) (event wire.Event, ended bool, err error) {
+	event, err = c.LastEnd(ctx, agent, run)
+	if errors.Is(err, broker.ErrNotStored) {
+		return wire.Event{}, false, nil
+	}
+	return event, err == nil, err
 }
 
 // NotBegun reports whether who asks workers for a run is told what may pass: that it is not there, or that no worker is.

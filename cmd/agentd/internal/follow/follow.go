@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
-	"agentd/internal/broker"
 	"agentd/internal/retry"
 	"agentd/internal/show"
 	"agentd/internal/toolbox"
@@ -142,8 +141,8 @@ func (f *follower) end(ctx context.Context) (event wire.Event, err error) {
 		if !cli.NotBegun(err) {
 			return wire.Event{}, err
 		}
-		refused, err := f.conn.LastEnd(ctx, f.run.Agent, f.run.Key)
-		if err == nil || !errors.Is(err, broker.ErrNotStored) {
+		refused, ended, err := f.conn.Ended(ctx, f.run.Agent, f.run.Key)
+		if ended || err != nil {
 			return refused, err
 		}
 		if err := retry.Sleep(ctx, pauses.Next()); err != nil {
