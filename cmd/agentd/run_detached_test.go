@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"path/filepath"
 	"strings"
@@ -96,8 +97,10 @@ func TestFollow_SaysWhyARunNeverBegan(t *testing.T) {
 	s.expect(cli.ExitOK, "run", "travel.desk", "--input", `{"message": 5}`, "--subject", "five", "-d")
 	var out, progress output
 	ended := make(chan int, 1)
+	ctx, stop := context.WithTimeout(t.Context(), wait)
+	defer stop()
 	go func() {
-		ended <- execute(t.Context(), s.args("runs", "follow", "five", "--agent", "travel.desk"), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &progress})
+		ended <- execute(ctx, s.args("runs", "follow", "five", "--agent", "travel.desk"), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &progress})
 	}()
 	s.until(&progress, "for the run to begin, if somebody has started it")
 	s.expect(cli.ExitOK, "agents", "resume", "travel.desk")
