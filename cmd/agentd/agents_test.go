@@ -12,7 +12,7 @@ func TestAgentsPause_NewRunsWaitUntilTheAgentIsResumed(t *testing.T) {
 	s := startDev(t, filepath.Join(example, "agentd.yaml"), filepath.Join(example, "script.yaml"))
 	s.serve()
 	out, _ := s.expect(cli.ExitOK, "agents", "list")
-	if out != "travel.desk  serves\n" {
+	if out != "AGENT        STATE\ntravel.desk  serves\n" {
 		t.Errorf("list prints %q", out)
 	}
 	_, problem := s.expect(cli.ExitFailure, "agents", "pause", "travel.dask")

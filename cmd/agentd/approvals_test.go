@@ -118,7 +118,7 @@ func TestApprovals_AreListedShownAndDecided(t *testing.T) {
 	contains(t, out, "answered; the run goes on")
 
 	out, _ = s.expect(cli.ExitOK, "approvals", "log", "one")
-	contains(t, out, "requested  pay", "decided    pay  jane: allow call: half", `edited     pay  {"amount":40,"to":"ACME"}`, "made       pay  #/bank/pay/1.0.0")
+	contains(t, out, "requested  pay", "decided    pay   jane: allow call: half", `edited     pay   {"amount":40,"to":"ACME"}`, "made       pay   #/bank/pay/1.0.0")
 	out, _ = s.expect(cli.ExitOK, "runs", "show", "one")
 	contains(t, out, `edited   to {"amount":40,"to":"ACME"} (jane)`)
 	out, _ = s.expect(cli.ExitOK, "approvals", "log", "-o", "json")
@@ -173,7 +173,7 @@ func TestApprovals_EscalationIsShownAndLogged(t *testing.T) {
 	contains(t, problem, "with --domain '*' for all domains")
 	s.expect(cli.ExitOK, "approvals", "deny", items[0].Short, "--domain", "the.boss", "--reason", "no")
 	out, _ = s.expect(cli.ExitOK, "approvals", "log", "late")
-	contains(t, out, "escalated  pay  nobody decided in time; the.boss is asked", "deny call: no")
+	contains(t, out, "escalated  pay   nobody decided in time; the.boss is asked", "deny call: no")
 }
 
 // Without a terminal, watch prints what is open and what changes.

@@ -41,7 +41,7 @@ func TestBulk_CancelsWhatAFilterSelects(t *testing.T) {
 	_, problem = s.expect(cli.ExitFailure, "bulk", "continue", job.ID, "--yes", "3")
 	contains(t, problem, "has 2 runs, not 3")
 	out, _ = s.expect(cli.ExitOK, "bulk", "list")
-	contains(t, out, job.ID, "cancel", "proposed")
+	contains(t, out, "JOB ", job.ID, "cancel", "proposed", "2 runs")
 	out, progress := s.expect(cli.ExitOK, "bulk", "continue", job.ID, "--yes", "2")
 	contains(t, out, "finished", "so far  2 asked")
 	contains(t, progress, "2 of 2 runs: 2 asked")

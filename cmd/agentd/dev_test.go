@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,6 +39,9 @@ func TestDev_RunsTheExampleToItsAnswer(t *testing.T) {
 	contains(t, out, "4 calls", "book_trip", "TRIP-TP-533-casa-do-rio", "journal (9)")
 	out, progress = s.expect(cli.ExitOK, "runs", "follow", "trip 1", "-o", "json")
 	contains(t, out, `"type": "travel.desk.done"`)
+	if !regexp.MustCompile(`"executionunits": \d{3,4}\n`).MatchString(out) { // one for each token; in millionths it has nine or ten digits
+		t.Errorf("the run costs, in execution units:\n%s", out)
+	}
 	contains(t, progress, "asks      TAP flies at 09:40", "finished  completed")
 	out, _ = s.expect(cli.ExitOK, "provision")
 	contains(t, out, "nothing to change")

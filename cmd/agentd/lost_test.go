@@ -41,7 +41,7 @@ func TestRuns_SayThatAJournalIsLost(t *testing.T) {
 	for run, want := range map[string]string{
 		"one":   `run "one" has ended (stopped:conversation), and its journal is lost, or was removed after its time; if it was lost, restore the store of runs`,
 		"two":   `the journal of run "two" is lost: the run had begun, and nobody can go on with it; restore the store of runs, or end such runs: agentd reconcile`,
-		"three": `run "three" does not exist; see: agentd runs list`,
+		"three": `run "three" does not exist, or no worker has begun it yet; see: agentd runs list`,
 	} {
 		for _, command := range [][]string{{"runs", "show", run}, {"runs", "send", run, "hello"}, {"runs", "cancel", run}} {
 			_, problem := s.expect(cli.ExitFailure, append(command, flag...)...)

@@ -36,7 +36,7 @@ func TestRunsRetry_TakesUpRunsThatEnded(t *testing.T) {
 	}
 
 	out, _ := s.expect(cli.ExitOK, "runs", "retry", "--reason", "interactions", "--since", "1h", "--agent", "planner", "--dry-run")
-	contains(t, out, "one   ", "two   ", "three   ", "quota:interactions", "would be retried")
+	contains(t, out, "one    planner  ", "two    planner  ", "three  planner  ", "quota:interactions", "would be retried")
 	for _, none := range [][]string{{"--reason", "model_failed"}, {"--agent", "somebody"}, {"--since", "1ns"}} {
 		if out, _ := s.expect(cli.ExitOK, append([]string{"runs", "retry"}, none...)...); out != "no run ended like that\n" {
 			t.Errorf("retry %v prints %q", none, out)
@@ -44,7 +44,7 @@ func TestRunsRetry_TakesUpRunsThatEnded(t *testing.T) {
 	}
 
 	out, _ = s.expect(cli.ExitOK, "runs", "retry", "two")
-	contains(t, out, "two   ", "quota:interactions", "retried")
+	contains(t, out, "two  planner  ", "quota:interactions", "retried")
 	out, _ = s.expect(cli.ExitOK, "runs", "follow", "two")
 	contains(t, out, "Planned.")
 	out, problem = s.expect(cli.ExitFailure, "runs", "retry", "two", "-o", "json")
@@ -54,7 +54,7 @@ func TestRunsRetry_TakesUpRunsThatEnded(t *testing.T) {
 	contains(t, problem, `run "four" does not exist`)
 
 	out, _ = s.expect(cli.ExitOK, "runs", "retry", "--reason", "quota")
-	contains(t, out, "one   ", "three   ", "retried")
+	contains(t, out, "one    planner  ", "three  planner  ", "retried")
 	for _, name := range []string{"one", "three"} {
 		out, _ = s.expect(cli.ExitOK, "runs", "follow", name)
 		contains(t, out, "Planned.")

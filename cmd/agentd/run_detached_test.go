@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"path/filepath"
 	"strings"
@@ -64,6 +65,49 @@ func TestRunDetached_FailsWhenItsInitIsRefused(t *testing.T) {
 	contains(t, problem, `run "five" never began; its init event was refused: contract_violation`, "$.message: expected string, got number 5")
 	_, problem = s.expect(cli.ExitRun, "run", "travel.desk", "--input", `{"message": 5}`, "--subject", "six", "-d", "-o", "json")
 	contains(t, problem, `"code":"contract_violation"`)
+}
+
+// What has not begun is not said never to have been, nor to go on: it can be followed and cancelled by whoever names its agent.
+func TestRun_ThatHasNotBegun(t *testing.T) {
+	s := startDev(t, filepath.Join(example, "agentd.yaml"), filepath.Join(example, "script.yaml"))
+	s.serve()
+	s.expect(cli.ExitOK, "agents", "pause", "travel.desk")
+	_, told := s.expect(cli.ExitOK, "run", "travel.desk", "-m", "Two nights in Lisbon", "--subject", "one", "-d")
+	contains(t, told, "travel.desk is paused; the run begins when it is resumed: agentd agents resume travel.desk")
+	_, problem := s.expect(cli.ExitFailure, "run", "travel.desk", "-m", "Two nights in Lisbon", "--subject", "two", "--timeout", "300ms")
+	contains(t, problem, "no end after 300ms; the run has not begun:", "runs follow two --agent travel.desk", "runs cancel two --agent travel.desk")
+	for _, verb := range []string{"show", "follow", "cancel"} {
+		_, problem = s.expect(cli.ExitFailure, "runs", verb, "one")
+		contains(t, problem, `run "one" does not exist, or no worker has begun it yet`)
+	}
+	var followed, progress, asked, cancelling output
+	s.background(&followed, &progress, "runs", "follow", "one", "--agent", "travel.desk", "--answer", "Yes, book both")
+	s.until(&progress, "for the run to begin, if somebody has started it")
+	s.background(&asked, &cancelling, "runs", "cancel", "two", "--agent", "travel.desk")
+	s.until(&progress, "travel.desk is paused")
+	s.expect(cli.ExitOK, "agents", "resume", "travel.desk")
+	s.until(&followed, "TRIP-TP-533-casa-do-rio")
+	s.eventually(cli.ExitOK, "done (cancelled", "runs", "list")
+}
+
+// A run that never begins is not waited for.
+func TestFollow_SaysWhyARunNeverBegan(t *testing.T) {
+	s := startDev(t, filepath.Join(example, "agentd.yaml"), filepath.Join(example, "script.yaml"))
+	s.expect(cli.ExitOK, "agents", "pause", "travel.desk")
+	s.expect(cli.ExitOK, "run", "travel.desk", "--input", `{"message": 5}`, "--subject", "five", "-d")
+	var out, progress output
+	ended := make(chan int, 1)
+	ctx, stop := context.WithTimeout(t.Context(), wait)
+	defer stop()
+	go func() {
+		ended <- execute(ctx, s.args("runs", "follow", "five", "--agent", "travel.desk"), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &progress})
+	}()
+	s.until(&progress, "for the run to begin, if somebody has started it")
+	s.expect(cli.ExitOK, "agents", "resume", "travel.desk")
+	if code := <-ended; code != cli.ExitRun {
+		t.Errorf("it exits with %d, want %d\n%s", code, cli.ExitRun, progress.String())
+	}
+	contains(t, progress.String(), "run five ended with an error: contract_violation")
 }
 
 // A name that is misspelt is not one that no worker serves now.

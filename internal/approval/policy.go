@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"agentd/internal/signature"
@@ -170,7 +171,7 @@ func checkTerms(t sdk.PermissionPolicyTerms, o Options) []sdk.Fault {
 		fault(".quorum", fmt.Sprintf("no more than the %d approvers", len(t.Approvers)), t.Quorum)
 	}
 	if t.NeedsIdentity() && !o.Identity {
-		fault("", "identity: required at the top of the configuration, because it depends on who somebody is", "anybody may be anonymous")
+		fault("", "identity: required at the top of the configuration, because "+needing(t)+" needs to know who somebody is", "anybody may be anonymous")
 	}
 	if t.Signed {
 		for _, stage := range stages(t) {
@@ -180,6 +181,25 @@ func checkTerms(t sdk.PermissionPolicyTerms, o Options) []sdk.Fault {
 		}
 	}
 	return faults
+}
+
+// needing names what of terms needs an identity, as a configuration has it.
+func needing(t sdk.PermissionPolicyTerms) string {
+	var keys []string
+	for _, of := range []struct {
+		key   string
+		terms sdk.PermissionPolicyTerms
+	}{
+		{"quorum", sdk.PermissionPolicyTerms{Quorum: t.Quorum}},
+		{"four_eyes", sdk.PermissionPolicyTerms{FourEyes: t.FourEyes}},
+		{"approvers", sdk.PermissionPolicyTerms{Approvers: t.Approvers}},
+		{"scope " + string(sdk.ScopePrincipal), sdk.PermissionPolicyTerms{Scopes: t.Scopes}},
+	} {
+		if of.terms.NeedsIdentity() {
+			keys = append(keys, of.key)
+		}
+	}
+	return strings.Join(keys, " and ")
 }
 
 func stages(t sdk.PermissionPolicyTerms) []sdk.PermissionStage {

@@ -150,3 +150,19 @@ func TestRequired_AsksWhereAPatternCannotBeRead(t *testing.T) {
 		}
 	}
 }
+
+// Who is told to have identities enforced is told what for.
+func TestNeeding_NamesTheKeys(t *testing.T) {
+	t.Parallel()
+	for want, terms := range map[string]sdk.PermissionPolicyTerms{
+		"":                           {Quorum: 1, Scopes: []sdk.GrantScope{sdk.ScopeCall}},
+		"four_eyes":                  {FourEyes: true},
+		"approvers":                  {Approvers: []string{"ann"}},
+		"quorum and four_eyes":       {Quorum: 2, FourEyes: true},
+		"scope principal+agent+tool": {Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopePrincipal}},
+	} {
+		if got := needing(terms); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

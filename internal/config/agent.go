@@ -27,12 +27,6 @@ const (
 	inlineVersion = "1.0.0"
 )
 
-// What an agent accepts and emits that does not say so.
-const (
-	defaultAccepts = `{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}`
-	defaultEmits   = `{"type":"object","properties":{"response":{"type":"string"}},"required":["response"]}`
-)
-
 // agentFile is what the file says of an agent. Most of it is in the words of the spec itself; the fields here take the place
 // of those of the spec with the same name.
 type agentFile struct {
@@ -114,7 +108,7 @@ func (l *loader) ownContract(n *strict.Node) *known {
 		return l.reference(contract)
 	}
 	before := l.Count()
-	schemas := []json.RawMessage{json.RawMessage(defaultAccepts), json.RawMessage(defaultEmits)}
+	schemas := []json.RawMessage{json.RawMessage(contracts.DefaultAccepts), json.RawMessage(contracts.DefaultEmits)}
 	for i, key := range []string{"accepts", "emits"} {
 		if s := contract.Get(key); s.Present() {
 			l.Note(s, contracts.CheckSchema(s.JSON()))

@@ -33,8 +33,18 @@ func (f form) get(name string) *strict.Node {
 
 // key is a key of agentd.yaml, at a path such as agents[].model.name or models.NAME.protocol.
 type key struct {
-	path string
-	form form
+	path     string
+	form     form
+	required bool // where what it is in is there
+}
+
+// fallback is the default as a page shows it.
+func (k key) fallback() string {
+	d := k.form.get("default")
+	if d.Mapping() {
+		return string(d.JSON())
+	}
+	return d.Text()
 }
 
 // planRole is where a model of planning stands.
@@ -45,30 +55,30 @@ var planRole = regexp.MustCompile(`\.plan\.(planner|router|synthesizer)$`)
 func schemaKeys() []key {
 	root := (&strict.Reader{}).Parse("agentd.schema.json", Schema())
 	var list []key
-	var walk func(path string, n *strict.Node)
-	walk = func(path string, n *strict.Node) {
+	var walk func(path string, n *strict.Node, required bool)
+	walk = func(path string, n *strict.Node, required bool) {
 		f := form{n}
 		for n.Get("$ref").Present() {
 			n = root.At(strings.ReplaceAll(n.Get("$ref").Text(), "/", "."))
 			f = append(f, n)
 		}
 		if path != "" && !strings.HasSuffix(path, "[]") && !strings.HasSuffix(path, ".NAME") {
-			list = append(list, key{path, f})
+			list = append(list, key{path, f, required})
 		}
 		if strings.HasSuffix(path, ".fallback[]") || planRole.MatchString(path) {
 			return
 		}
 		for _, member := range f.get("properties").Items() {
-			walk(strings.TrimPrefix(path+"."+member.Name, "."), member)
+			walk(strings.TrimPrefix(path+"."+member.Name, "."), member, slices.Contains(f.get("required").Texts(), member.Name))
 		}
 		if items := f.get("items"); items.Mapping() {
-			walk(path+"[]", items)
+			walk(path+"[]", items, false)
 		}
 		if members := f.get("additionalProperties"); members.Mapping() {
-			walk(path+".NAME", members)
+			walk(path+".NAME", members, false)
 		}
 	}
-	walk("", root)
+	walk("", root, false)
 	return list
 }
 
@@ -197,6 +207,9 @@ func TestSchema_Defaults(t *testing.T) {
 		"agents[].permissions.domain":                 sdk.HumanDomain,
 		"agents[].permissions.expires":                text(sdk.DefaultPermissionTimeout),
 		"agents[].stop.loop.window":                   fmt.Sprint(sdk.MaxLoopWindow),
+		"agents[].memory.results":                     fmt.Sprintf(`{"*":%d}`, sdk.DefaultResult),
+		"agents[].no_tool_call.reminders":             fmt.Sprint(sdk.DefaultReminders),
+		"agents[].answers.require[].retries":          fmt.Sprint(sdk.DefaultRequirementRetries),
 		"agents[].limits.interactions":                fmt.Sprint(sdk.DefaultInteractions),
 		"agents[].limits.deadline":                    days(sdk.DefaultRunDeadline),
 		"agents[].limits.model_timeout":               text(sdk.DefaultModelTimeout),
@@ -205,7 +218,7 @@ func TestSchema_Defaults(t *testing.T) {
 	got := map[string]string{}
 	for _, k := range schemaKeys() {
 		if _, ok := want[k.path]; ok {
-			got[k.path] = k.form.get("default").Text()
+			got[k.path] = k.fallback()
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -250,8 +263,11 @@ func TestSchema_IsDocumented(t *testing.T) {
 			value += " of " + choices
 		}
 		fallback := quoted(k.form.get("default").Texts()...)
-		if text := k.form.get("default").Text(); text != "" {
+		if text := k.fallback(); text != "" {
 			fallback = quoted(text)
+		}
+		if k.required {
+			fallback = strings.TrimPrefix(fallback+", required", ", ")
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.path, value, fallback, k.form.get("description").Text())
 		if !k.form.get("description").Present() {

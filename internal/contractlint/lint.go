@@ -32,7 +32,9 @@ func Lint(c sdk.Contract) []schema.Finding {
 	for _, version := range contracts.Versions(c) {
 		at := "$.versions[\"" + version + "\"]"
 		v := c.Versions[version]
-		l.schema(at+".accepts", v.Accepts, schema.Accepted)
+		if string(v.Accepts) != contracts.DefaultAccepts { // nobody has written it who could describe it
+			l.schema(at+".accepts", v.Accepts, schema.Accepted)
+		}
 		for _, emitted := range slices.Sorted(maps.Keys(v.Emits)) {
 			l.schema(at+".emits[\""+emitted+"\"]", v.Emits[emitted], schema.Emitted)
 		}

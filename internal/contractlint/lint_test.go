@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"agentd/internal/contracts"
 	"agentd/internal/toolbox"
 	"agentd/sdk"
 )
@@ -34,6 +35,20 @@ func findings(c sdk.Contract) []string {
 func TestLint_SoundContract(t *testing.T) {
 	t.Parallel()
 	if diff := cmp.Diff([]string{}, findings(soundContract())); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Nobody can describe what agentd puts in place of a contract.
+func TestLint_LeavesTheContractOfAnAgentThatHasNoneAlone(t *testing.T) {
+	t.Parallel()
+	desk := sdk.Contract{
+		URI: "agentd:/agent/desk", Type: "com.shop.desk", Description: "Answers.", Versions: map[string]sdk.ContractVersion{"1.0.0": {
+			Accepts: json.RawMessage(contracts.DefaultAccepts),
+			Emits:   map[string]json.RawMessage{"com.shop.desk.done": json.RawMessage(contracts.DefaultEmits)},
+		}},
+	}
+	if diff := cmp.Diff([]string{}, findings(desk)); diff != "" {
 		t.Error(diff)
 	}
 }

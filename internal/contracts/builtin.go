@@ -16,6 +16,13 @@ const (
 	TypeConversationAnswered = "agentd.conversation.answered"
 )
 
+// What an agent accepts and emits that does not say so. They never change: agents that are served are known by the digest of their spec, which
+// has them, and the registry keeps a version as it is.
+const (
+	DefaultAccepts = `{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}`
+	DefaultEmits   = `{"type":"object","properties":{"response":{"type":"string"}},"required":["response"]}`
+)
+
 // QuestionForm is the property of a question that only tools may add, not models: the schema of a form.
 const QuestionForm = "schema"
 

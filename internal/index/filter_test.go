@@ -124,7 +124,7 @@ func TestParseFilter_SaysAllThatIsWrong(t *testing.T) {
 		"run:a*b":                 `filter, character 6: "*" can stand only at the end of a value; put the value in quotes to look for the character`,
 		"who:anna - status:done":  `filter, character 11: nothing follows "-"; write what is to be left out, such as -status:done`,
 		"!!":                      `filter, character 1: write a word with letters or digits to look for, or a condition such as status:waiting`,
-		":x":                      `filter, character 1: the key "" is not known; there is agent, changed, code, deadline, due, duration, interactions, parent, reason, run, spec, started, status, tokens, tool, waits, who`,
+		":x":                      `filter, character 1: the key "" is not known; there is agent, changed, code, deadline, due, duration, interactions, parent, reason, run, spec, started, status, tag.NAME, tokens, tool, waits, who`,
 		"agnt:x status:dne":       "filter, character 1: the key \"agnt\" is not known; did you mean \"agent\"?\nfilter, character 15: status is running, waiting, done, not \"dne\"",
 		strings.Repeat("a ", 33):  "filter, character 65: more than 32 conditions; leave some out",
 		strings.Repeat("a", 4097): "filter, character 1: the filter has 4097 bytes; 4096 are allowed",

@@ -286,7 +286,7 @@ func (t *Term) readTime() error {
 }
 
 func keyNames() []string {
-	var names []string
+	names := []string{TagPrefix + "NAME"}
 	for name := range keys {
 		names = append(names, name)
 	}

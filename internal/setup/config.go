@@ -3,7 +3,9 @@ package setup
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 
 	"agentd/internal/broker"
 	"agentd/internal/broker/datafolder"
@@ -36,6 +38,7 @@ func OwnContracts(cfg *config.Config) []sdk.Contract {
 // CheckModels says what to do about models that cannot be asked.
 func CheckModels(cfg *config.Config, registry *llm.Registry) error {
 	var faults []error
+	of := map[string][]string{} // the agents, by the text of what is wrong with a model of theirs
 	for _, spec := range cfg.Agents {
 		models := []sdk.ModelSpec{spec.Model}
 		if m := spec.Memory; m != nil && m.Summarizer != nil {
@@ -45,13 +48,21 @@ func CheckModels(cfg *config.Config, registry *llm.Registry) error {
 			models = append(models, *m)
 		}
 		for _, model := range models {
-			if _, err := registry.Provider(model); err != nil {
+			_, err := registry.Provider(model)
+			if err == nil || slices.Contains(of[err.Error()], spec.Name) {
+				continue
+			}
+			if of[err.Error()] == nil {
 				faults = append(faults, err)
 			}
+			of[err.Error()] = append(of[err.Error()], spec.Name)
 		}
 	}
 	if len(faults) == 0 {
 		return nil
+	}
+	for n, err := range faults {
+		faults[n] = fmt.Errorf("%w (of %s)", err, strings.Join(of[err.Error()], ", "))
 	}
 	return sdk.Errorf(sdk.CodeConfig, "a model cannot be asked; set its key (OPENAI_API_KEY, or api_key_env in models:), "+
 		"or OPENAI_BASE_URL for a server that needs none, such as: agentd mock-llm").WithCause(errors.Join(faults...))

@@ -9,8 +9,8 @@ import (
 
 // Evaluation writes what came of cases: a table with a line for each, and what was wrong in those that failed.
 func Evaluation(w io.Writer, r *eval.Report, columns int) error {
-	var t table
-	t.row("", "case", "right", "pass@1", fmt.Sprintf("pass^%d", r.K))
+	var t Table
+	t.Row("", "case", "right", "pass@1", fmt.Sprintf("pass^%d", r.K))
 	passed, cases := 0, 0
 	for _, s := range r.Suites {
 		for i := range s.Cases {
@@ -20,11 +20,11 @@ func Evaluation(w io.Writer, r *eval.Report, columns int) error {
 				passed++
 				sign = stepSigns["done"]
 			}
-			t.row(sign, Line(s.Name+"/"+c.Name, LineMax), fmt.Sprintf("%d/%d", c.Right, r.Tries), rate(c.Pass1), rate(c.PassK))
+			t.Row(sign, Line(s.Name+"/"+c.Name, LineMax), fmt.Sprintf("%d/%d", c.Right, r.Tries), rate(c.Pass1), rate(c.PassK))
 		}
-		t.row("", Line(s.Name, LineMax), "", rate(s.Pass1), rate(s.PassK))
+		t.Row("", Line(s.Name, LineMax), "", rate(s.Pass1), rate(s.PassK))
 	}
-	if err := t.write(w, "", columns); err != nil {
+	if err := t.Write(w, "", columns); err != nil {
 		return err
 	}
 	for _, s := range r.Suites {

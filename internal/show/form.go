@@ -61,16 +61,16 @@ func (f form) write(w io.Writer) error {
 		}
 		return 1
 	})
-	var t table
+	var t Table
 	for _, name := range names {
 		need := "optional"
 		if required(name) {
 			need = "required"
 		}
 		one := f.Properties[name]
-		t.row(Visible(name), Visible(one.kind()), need, Visible(one.about()))
+		t.Row(Visible(name), Visible(one.kind()), need, Visible(one.about()))
 	}
-	return t.write(w, "  ", 0)
+	return t.Write(w, "  ", 0)
 }
 
 // kind is the field's type with its format.

@@ -16,8 +16,8 @@ func Grants(w io.Writer, grants []sdk.KeptGrant, columns int) error {
 		_, err := fmt.Fprintln(w, "nothing is allowed beyond single runs")
 		return err
 	}
-	var t table
-	t.row("ID", "AGE", "PRINCIPAL", "AGENT", "TOOL", "ALLOWED BY", "CALLS", "EXPIRES IN")
+	var t Table
+	t.Row("ID", "AGE", "PRINCIPAL", "AGENT", "TOOL", "ALLOWED BY", "CALLS", "EXPIRES IN")
 	for i := range grants {
 		g := &grants[i]
 		calls := strconv.Itoa(g.Used)
@@ -28,8 +28,8 @@ func Grants(w io.Writer, grants []sdk.KeptGrant, columns int) error {
 		if g.Spent {
 			expires = "over"
 		}
-		t.row(requests.ShortID(g.ID), since(g.At), Name(g.Principal), Name(g.Agent), Line(g.Tool, 28),
+		t.Row(requests.ShortID(g.ID), since(g.At), Name(g.Principal), Name(g.Agent), Line(g.Tool, 28),
 			Line(strings.Join(g.By, ", "), 24), calls, expires)
 	}
-	return t.write(w, "", columns)
+	return t.Write(w, "", columns)
 }

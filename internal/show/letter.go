@@ -32,21 +32,33 @@ type Letter struct {
 	Redrives int    `json:"redrives"`
 }
 
+// lettersTitles are the titles of a list of dead letters, and lettersWidths how wide its columns are, all but the last: they are fixed, so that
+// any number can be listed as they come.
+var (
+	lettersTitles = []string{"SEQ", "WHEN", "REASON", "AGENT", "RUN", "MESSAGE"}
+	lettersWidths = []int{6, 10, 18, 16, 30, leastRoom}
+)
+
 // LettersTitle is the heading of the lines of dead letters, for a terminal of that many columns.
-func LettersTitle(columns int) string {
-	return letterLine(columns, "SEQ", "WHEN", "REASON", "AGENT", "RUN", "MESSAGE")
-}
+func LettersTitle(columns int) string { return letterLine(columns, lettersTitles) }
 
-// Line is the dead letter in one line, for a terminal of that many columns. The widths are fixed, so that any number can be listed as they
-// come.
+// Line is the dead letter in one line, for a terminal of that many columns.
 func (l *Letter) Line(columns int) string {
-	return letterLine(columns, strconv.FormatUint(l.Sequence, 10), Ago(l.At), string(l.Reason), l.Agent, l.Run, l.message())
+	return letterLine(columns, []string{
+		strconv.FormatUint(l.Sequence, 10), Ago(l.At), Line(string(l.Reason), LineMax), Name(cmp.Or(l.Agent, "-")), Name(cmp.Or(l.Run, "-")), Line(l.message(), 90),
+	})
 }
 
-func letterLine(columns int, sequence, when, reason, agent, run, message string) string {
-	or := func(text string) string { return cmp.Or(text, "-") }
-	return Pad(sequence, 6) + gap + Pad(when, 11) + gap + Pad(or(Line(reason, 18)), 18) + gap + NameColumn(or(agent), 16, columns) + gap +
-		NameColumn(or(run), 30, columns) + gap + or(Line(message, 90))
+func letterLine(columns int, cells []string) string {
+	widths := slices.Clone(lettersWidths)
+	if columns > 0 {
+		narrow(lettersTitles, widths, columns)
+	} else { // names are whole
+		for n, cell := range cells {
+			widths[n] = max(widths[n], Width(cell))
+		}
+	}
+	return tableLine(lettersTitles, widths, cells, "", columns)
 }
 
 // message is the message in a few words.
@@ -89,10 +101,10 @@ type LetterDetail struct {
 
 // Write writes the dead letter and what can be done about it; full does not shorten the body.
 func (d *LetterDetail) Write(w io.Writer, full bool) error {
-	var t table
+	var t Table
 	row := func(label, text string) {
 		if text != "" {
-			t.row(label, Visible(text))
+			t.Row(label, Visible(text))
 		}
 	}
 	row("dead letter", strconv.FormatUint(d.Sequence, 10))
@@ -115,7 +127,7 @@ func (d *LetterDetail) Write(w io.Writer, full bool) error {
 	if d.Redrives > 0 {
 		row("redriven", fmt.Sprintf("%d× before", d.Redrives))
 	}
-	if err := t.write(w, "", 0); err != nil {
+	if err := t.Write(w, "", 0); err != nil {
 		return err
 	}
 	if len(d.Headers) > 0 {

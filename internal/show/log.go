@@ -4,26 +4,30 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"time"
+	"slices"
 
 	"agentd/internal/audit"
 )
 
-// WriteLog writes a line for each record, for a terminal of that many columns; many says that they are of several runs.
-func WriteLog(w io.Writer, records []audit.LogRecord, many bool, columns int) error {
+// WriteLog writes a line for each record, with its run if there are several, for a terminal of that many columns.
+func WriteLog(w io.Writer, records []audit.LogRecord, columns int) error {
 	if len(records) == 0 {
 		_, err := fmt.Fprintln(w, "nobody was asked for permission")
 		return err
 	}
-	for _, r := range records {
-		run := ""
-		if many {
-			run = NameColumn(r.Run, 18, columns) + gap
+	several := slices.ContainsFunc(records, func(r audit.LogRecord) bool { return r.Run != records[0].Run })
+	var t Table
+	row := func(run string, cells ...string) {
+		if several {
+			cells = slices.Insert(cells, 1, run)
 		}
-		fmt.Fprintf(w, "%s  %s%-9s  %s  %s\n", time.UnixMilli(r.At).Format("2006-01-02 15:04:05.000"), run, r.Event,
-			Line(cmp.Or(r.Tool, r.Call), 28), logText(&r))
+		t.Row(cells...)
 	}
-	return nil
+	row("RUN", "TIME", "EVENT", "TOOL", "WHAT")
+	for _, r := range records {
+		row(Name(r.Run), clock(r.At), string(r.Event), Line(cmp.Or(r.Tool, r.Call), 28), logText(&r))
+	}
+	return t.Write(w, "", columns)
 }
 
 // logText is what a person wants to know of the record.

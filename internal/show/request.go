@@ -30,13 +30,13 @@ func (s *Request) Write(w io.Writer, full bool) error {
 	}
 	if s.Request != nil {
 		fmt.Fprintln(w, "\nterms")
-		var t table
+		var t Table
 		s.Terms(func(label, text string) {
 			if text != "" {
-				t.row(label, Visible(text))
+				t.Row(label, Visible(text))
 			}
 		})
-		if err := t.write(w, "  ", 0); err != nil {
+		if err := t.Write(w, "  ", 0); err != nil {
 			return err
 		}
 		for _, c := range s.Request.Each() {
@@ -54,8 +54,8 @@ func (s *Request) Write(w io.Writer, full bool) error {
 
 // writeAsked shows what nobody must decide without: what is asked, why, and with exactly what.
 func (s *Request) writeAsked(w io.Writer) error {
-	var t table
-	row := func(label, text string) { t.row(label, Visible(text)) }
+	var t Table
+	row := func(label, text string) { t.Row(label, Visible(text)) }
 	row("id", s.Short+"  ("+s.ID+")")
 	row("asked", When(s.Asked)+", by agent "+s.Agent)
 	row("run", s.Run)
@@ -69,7 +69,7 @@ func (s *Request) writeAsked(w io.Writer) error {
 	switch r := s.Request; {
 	case r != nil && len(r.Calls) > 0:
 		row("asks", "for "+Count(len(r.Calls), "call"))
-		if err := t.write(w, "", 0); err != nil {
+		if err := t.Write(w, "", 0); err != nil {
 			return err
 		}
 		return writeCalls(w, r)
@@ -83,7 +83,7 @@ func (s *Request) writeAsked(w io.Writer) error {
 	default:
 		row("asks", string(s.Kind))
 	}
-	if err := t.write(w, "", 0); err != nil {
+	if err := t.Write(w, "", 0); err != nil {
 		return err
 	}
 	asked, isForm := formIn(s.Form())
@@ -116,10 +116,10 @@ func asksFor(c *sdk.PermissionCall, row func(label, text string)) {
 // writeCalls shows the calls of a request for several.
 func writeCalls(w io.Writer, r *sdk.PermissionRequest) error {
 	for i := range r.Calls {
-		var t table
+		var t Table
 		fmt.Fprintf(w, "\ncall %s\n", Visible(wire.CallPlace(r.Calls[i].Call)))
-		asksFor(&r.Calls[i], func(label, text string) { t.row(label, Visible(text)) })
-		if err := t.write(w, "  ", 0); err != nil {
+		asksFor(&r.Calls[i], func(label, text string) { t.Row(label, Visible(text)) })
+		if err := t.Write(w, "  ", 0); err != nil {
 			return err
 		}
 		Block(w, "arguments"+ofCall(r, &r.Calls[i])+", written by the model", VisibleJSON(r.Calls[i].Args))

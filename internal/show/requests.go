@@ -25,13 +25,13 @@ func Requests(w io.Writer, items []requests.Item, columns int) error {
 	if columns == 0 {
 		most = summaryWidth
 	}
-	var t table
+	var t Table
 	lost := 0
 	row := func(domain string, cells ...string) {
 		if several {
 			cells = slices.Insert(cells, 3, domain)
 		}
-		t.row(cells...)
+		t.Row(cells...)
 	}
 	row("DOMAIN", "ID", "AGE", "EXPIRES IN", "AGENT", "RUN", "ASKS", "RISK", "ARGUMENTS OR TEXT")
 	for _, i := range items {
@@ -42,7 +42,7 @@ func Requests(w io.Writer, items []requests.Item, columns int) error {
 		row(Name(i.Domain), i.Short, since(i.Asked), due, Name(i.Agent), Name(i.Run), What(&i),
 			cmp.Or(Line(i.Risk, 12), "-"), Line(i.Summary, most))
 	}
-	if err := t.write(w, "", columns); err != nil || lost == 0 {
+	if err := t.Write(w, "", columns); err != nil || lost == 0 {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "of %s the run's journal is lost: %s\n", Count(lost, "request"), nobodyWaits)

@@ -204,10 +204,10 @@ func Runs(w io.Writer, rows []RunRow, columns int) error {
 		_, err := fmt.Fprintln(w, "no runs")
 		return err
 	}
-	var t table
-	t.row("RUN", "AGENT", "STATUS", "CHANGED", "WAITING FOR")
+	var t Table
+	t.Row("RUN", "AGENT", "STATUS", "CHANGED", "WAITING FOR")
 	for _, r := range rows {
-		t.row(Name(r.Run), Name(r.Agent), r.status(), Ago(r.Updated), r.waitingFor())
+		t.Row(Name(r.Run), Name(cmp.Or(r.Agent, "-")), r.status(), Ago(r.Updated), r.waitingFor())
 	}
-	return t.write(w, "", columns)
+	return t.Write(w, "", columns)
 }

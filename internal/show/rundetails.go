@@ -29,7 +29,7 @@ type RunDetails struct {
 	Deadline     int64          `json:"deadline"`
 	Interactions int            `json:"interactions"`
 	Usage        sdk.Usage      `json:"usage"`
-	Units        sdk.Units      `json:"executionunits"`
+	Units        json.Number    `json:"executionunits"`
 	Spec         string         `json:"spec"`
 	System       string         `json:"system,omitempty"`
 	Purged       *core.Purged   `json:"purged,omitempty"`
@@ -45,6 +45,9 @@ type RunDetails struct {
 	Undoable []wire.UndoCall `json:"undoable,omitempty"`
 	Journal  []JournalRow    `json:"journal"`
 }
+
+// Units is a cost in execution units, as the wire has it: exact, and in plain decimal.
+func Units(u sdk.Units) json.Number { return json.Number(u.String()) }
 
 // EditedCall is a call that is made with other arguments than the model's, because who allowed it has changed them.
 type EditedCall struct {
@@ -130,7 +133,7 @@ func DetailsOf(entries []core.Entry) (RunDetails, error) {
 			d.Unsaid = append(d.Unsaid, n.Text)
 		}
 	}
-	d.Interactions, d.Usage, d.Units, d.Spec, d.System = s.Turns, s.Usage, s.Units, s.Spec, s.System
+	d.Interactions, d.Usage, d.Units, d.Spec, d.System = s.Turns, s.Usage, Units(s.Units), s.Spec, s.System
 	if d.Purged = s.Purged; d.Purged != nil {
 		d.Started = 0 // nobody knows any more
 	}
@@ -143,7 +146,7 @@ func DetailsOf(entries []core.Entry) (RunDetails, error) {
 func DetailsOfStatus(s wire.RunStatus) RunDetails {
 	d := RunDetails{
 		Run: s.Run, Agent: s.Agent, Status: s.Status, Reason: s.Reason, Started: s.Started, Updated: s.Updated, Deadline: s.Deadline,
-		Interactions: s.Turns, Usage: s.Usage, Units: s.Units, Waiting: waitingIn(s), Terminal: s.Terminal,
+		Interactions: s.Turns, Usage: s.Usage, Units: Units(s.Units), Waiting: waitingIn(s), Terminal: s.Terminal,
 		Undoable: s.Undoable,
 	}
 	if s.Status == core.StatusDone {
@@ -154,40 +157,40 @@ func DetailsOfStatus(s wire.RunStatus) RunDetails {
 
 // Write writes the run for a terminal of that many columns; full does not shorten.
 func (d RunDetails) Write(w io.Writer, columns int, full bool) error {
-	var t table
-	t.row("run", Line(d.Run, LineMax))
-	t.row("agent", Line(d.Agent, LineMax))
+	var t Table
+	t.Row("run", Line(d.Run, LineMax))
+	t.Row("agent", Line(d.Agent, LineMax))
 	status := StatusText(d.Status, d.Reason, d.Code)
 	if d.HandedBack {
 		status += waitsForRetry
 	}
-	t.row("status", Line(status, LineMax))
+	t.Row("status", Line(status, LineMax))
 	if text := ParkedText(d.Parked, time.Now().UnixMilli()); text != "" {
-		t.row("waits for", Line(text, LineMax))
+		t.Row("waits for", Line(text, LineMax))
 		if d.Parked.Message != "" {
-			t.row("because", Line(fmt.Sprintf("%s (%s, try %d)", d.Parked.Message, d.Parked.Code, d.Parked.Tries), LineMax))
+			t.Row("because", Line(fmt.Sprintf("%s (%s, try %d)", d.Parked.Message, d.Parked.Code, d.Parked.Tries), LineMax))
 		}
 	}
 	if d.Paused != nil {
-		t.row("paused", Line(strings.TrimSpace(When(d.Paused.At)+" "+d.Paused.Reason), LineMax))
+		t.Row("paused", Line(strings.TrimSpace(When(d.Paused.At)+" "+d.Paused.Reason), LineMax))
 	}
 	if d.Purged == nil {
-		t.row("started", When(d.Started))
+		t.Row("started", When(d.Started))
 	}
-	t.row("changed", When(d.Updated))
+	t.Row("changed", When(d.Updated))
 	if d.Status != core.StatusDone {
-		t.row("deadline", due(d.Deadline))
+		t.Row("deadline", due(d.Deadline))
 	}
-	t.row("model", fmt.Sprintf("%s, %d prompt and %d completion tokens, %s execution units",
+	t.Row("model", fmt.Sprintf("%s, %d prompt and %d completion tokens, %s execution units",
 		Count(d.Interactions, "call"), d.Usage.Prompt, d.Usage.Completion, d.Units))
 	if p := d.Purged; p != nil {
-		t.row("history", fmt.Sprintf("removed %s: %s, the last with SHA-256 %s", When(p.At), Count(int(p.Rev), "entry"), p.Digest))
-		return t.write(w, "", 0)
+		t.Row("history", fmt.Sprintf("removed %s: %s, the last with SHA-256 %s", When(p.At), Count(int(p.Rev), "entry"), p.Digest))
+		return t.Write(w, "", 0)
 	}
 	if d.Budget > 0 {
-		t.row("budget", fmt.Sprintf("%d of %d tokens used or kept for agents that it called", d.TokensUsed, d.Budget))
+		t.Row("budget", fmt.Sprintf("%d of %d tokens used or kept for agents that it called", d.TokensUsed, d.Budget))
 	}
-	if err := t.write(w, "", 0); err != nil {
+	if err := t.Write(w, "", 0); err != nil {
 		return err
 	}
 	if d.Plan != nil {
@@ -234,15 +237,15 @@ func (c WaitingCall) text() string {
 
 // UndoCalls lists calls that can be undone, or were to be.
 func UndoCalls(w io.Writer, calls []wire.UndoCall) error {
-	var t table
+	var t Table
 	for _, c := range calls {
 		outcome := strings.ReplaceAll(string(c.Outcome), "_", " ")
 		if c.Message != "" {
 			outcome += ": " + c.Message
 		}
-		t.row(Line(c.Tool, LineMax), c.Call, Line(outcome, LineMax))
+		t.Row(Line(c.Tool, LineMax), c.Call, Line(outcome, LineMax))
 	}
-	return t.write(w, "  ", 0)
+	return t.Write(w, "  ", 0)
 }
 
 // Unserved is what is said of a call that nobody takes.
@@ -340,11 +343,11 @@ func decisionTold(c *sdk.Content) (text string, ok bool) {
 
 func (d RunDetails) writeJournal(w io.Writer) error {
 	fmt.Fprintf(w, "\njournal (%d)\n", len(d.Journal))
-	var t table
+	var t Table
 	for _, e := range d.Journal {
-		t.row(strconv.FormatUint(e.Revision, 10), clockMillis(e.At), e.Kind, Line(e.Status, LineMax), e.EffectText(), e.Cause)
+		t.Row(strconv.FormatUint(e.Revision, 10), clockMillis(e.At), e.Kind, Line(e.Status, LineMax), e.EffectText(), e.Cause)
 	}
-	return t.write(w, "  ", 0)
+	return t.Write(w, "  ", 0)
 }
 
 // effectText counts effects of a kind: "2 calls, timer".

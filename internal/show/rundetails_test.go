@@ -2,12 +2,14 @@ package show
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"strings"
 	"testing"
 
 	"agentd/internal/core"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Who reads a run sees what its calls were made with, not only what the model wrote.
@@ -40,6 +42,29 @@ func TestRunDetails_OfEditedCalls(t *testing.T) {
 `
 	if !strings.Contains(b.String(), want) {
 		t.Errorf("got %s\nwant %s", b.String(), want)
+	}
+}
+
+// What a run cost is a number of execution units, as on the wire, and not of the millionths in which it is held.
+func TestRunDetails_CostIsInExecutionUnits(t *testing.T) {
+	t.Parallel()
+	var first core.Entry
+	first.Rev, first.Head.Units = 1, 33_500_000
+	journaled, err := DetailsOf([]core.Entry{first})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, d := range map[string]RunDetails{
+		"of a journal":  journaled,
+		"of its status": DetailsOfStatus(wire.RunStatus{Units: 33_500_000}),
+	} {
+		data, err := json.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(data), `"executionunits":33.5,`) {
+			t.Errorf("%s: the cost is not 33.5 in %s", name, data)
+		}
 	}
 }
 

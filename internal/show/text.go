@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -135,100 +134,6 @@ func room(columns, taken int) int {
 
 // leastRoom is what a text gets even where the terminal is too narrow for it.
 const leastRoom = 16
-
-// table aligns cells in columns, two blanks apart.
-type table struct {
-	rows [][]string
-}
-
-// nameColumns are the titles of columns that have names: they are cut where a line would be wider than a terminal.
-var nameColumns = []string{"RUN", "AGENT", "DOMAIN", "PRINCIPAL"}
-
-func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
-
-// write writes the rows, each after the indent. On a terminal of so many columns, where the first row has the names of the others' cells,
-// no line is wider: the cells of the last column are cut, and where even that is not enough, each cell has a line of its own.
-func (t *table) write(w io.Writer, indent string, columns int) error {
-	var widths []int
-	for _, row := range t.rows {
-		for n, cell := range row {
-			if n == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[n] = max(widths[n], Width(cell))
-		}
-	}
-	taken := Width(indent)
-	for _, width := range widths[:len(widths)-1] {
-		taken += width + len(gap)
-	}
-	if columns > 0 && t.narrow(widths, taken+min(widths[len(widths)-1], leastRoom)-columns) > 0 {
-		return t.writeCells(w, columns)
-	}
-	for _, row := range t.rows {
-		last, text := len(row)-1, indent
-		for n, cell := range row[:last] {
-			text += Pad(Middle(cell, widths[n]), widths[n]) + gap
-		}
-		end := row[last]
-		if columns > 0 {
-			end = Cut(end, columns-Width(text))
-		}
-		if _, err := fmt.Fprintln(w, strings.TrimRight(text+end, " ")); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// leastName is what a name gets before others lose more, so that names can be told apart.
-const leastName = 24
-
-// narrow takes from the columns of names what a line has too much, first from the widest. It returns what is too much even then.
-func (t *table) narrow(widths []int, over int) int {
-	for over > 0 {
-		widest := -1
-		for n, title := range t.rows[0] {
-			if slices.Contains(nameColumns, title) && widths[n] > leastName && (widest < 0 || widths[n] > widths[widest]) {
-				widest = n
-			}
-		}
-		if widest < 0 {
-			return over
-		}
-		widths[widest]--
-		over--
-	}
-	return over
-}
-
-// gap is between the columns of a table.
-const gap = "  "
-
-// writeCells writes each cell after its name.
-func (t *table) writeCells(w io.Writer, columns int) error {
-	names, taken := t.rows[0], len(gap)
-	for _, name := range names {
-		taken = max(taken, Width(name)+len(gap))
-	}
-	for n, row := range t.rows[1:] {
-		of := table{}
-		for i, cell := range row {
-			cut := Cut
-			if slices.Contains(nameColumns, names[i]) {
-				cut = Middle
-			}
-			of.row(names[i], cut(cell, max(columns-taken, leastRoom)))
-		}
-		if n > 0 {
-			fmt.Fprintln(w)
-		}
-		if err := of.write(w, "", 0); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // Block writes an indented text under a title. Escape what others wrote.
 func Block(w io.Writer, title, text string) {

@@ -134,13 +134,17 @@ func TestRuns_KeepNames(t *testing.T) {
 refunds-of-the-shop-…9-batch-17-01HZX3T7Q4  desk   running  -        -
 refunds-of-the-shop-…9-batch-17-01HZX3T7Q5  desk   running  -        -
 `,
-		50: `RUN          refunds-of-the-sho…atch-17-01HZX3T7Q4
+		50: `RUN           AGENT  STATUS   CHANGED  WAITING FOR
+refun…X3T7Q4  desk   running  -        -
+refun…X3T7Q5  desk   running  -        -
+`,
+		48: `RUN          refunds-of-the-sh…tch-17-01HZX3T7Q4
 AGENT        desk
 STATUS       running
 CHANGED      -
 WAITING FOR  -
 
-RUN          refunds-of-the-sho…atch-17-01HZX3T7Q5
+RUN          refunds-of-the-sh…tch-17-01HZX3T7Q5
 AGENT        desk
 STATUS       running
 CHANGED      -

@@ -27,9 +27,13 @@ var ofWatching = []mutant{
 	{"an empty id is any call that can be undone", condition("sdk/wire.RunStatus.Undoes", "Call CallPlace", `name == "" || $`), test{"sdk/client", "TestUndoes_RefusesWhatNamesNothing"}},
 	{"an agent's name may be a wildcard", condition("sdk/client.checkAgent", "ContainsAny agent", "false"), test{"sdk/client", "TestClient_RefusesRunsThatAreNone"}},
 	{"who starts a run does not wait until it is there", around("cmd/agentd/run.awaitBegin", "return nil"), test{"cmd/agentd", "TestRunDetached_EndsWhenTheRunHasBegun"}},
-	{"an agent that there is not is one that nobody serves now", condition("cmd/agentd/run.awaitBegin", "Is CodeUnavailable", "false"), test{"cmd/agentd", "TestRunDetached_FailsWhenThereIsNoSuchAgent"}},
-	{"who starts a run is not told what it waits for", call("cmd/agentd/run.awaitBegin", "Note NoWorker", ""), test{"cmd/agentd", "TestRunDetached_SaysWhatTheRunWaitsFor"}},
+	{"an agent that there is not is one that nobody serves now", condition("cmd/agentd/internal/cli.NotBegun", "Is CodeUnavailable", "false"), test{"cmd/agentd", "TestRunDetached_FailsWhenThereIsNoSuchAgent"}},
+	{"who starts a run is not told what it waits for", call("cmd/agentd/run.awaitBegin", "Note Unbegun", ""), test{"cmd/agentd", "TestRunDetached_SaysWhatTheRunWaitsFor"}},
 	{"who starts a run is not told that it is refused", condition("cmd/agentd/run.awaitBegin", "refused nil", "false"), test{"cmd/agentd", "TestRunDetached_FailsWhenItsInitIsRefused"}},
+	{"a run of an agent that is paused waits for a worker", condition("cmd/agentd/internal/cli.Client.Unbegun", "err pause Paused", "false"), test{"cmd/agentd", "TestRun_ThatHasNotBegun"}},
+	{"a run that never begins is waited for", condition("cmd/agentd/internal/follow.follower.end", "ended err", "false"), test{"cmd/agentd", "TestFollow_SaysWhyARunNeverBegan"}},
+	{"the mark of a dead letter that was dropped is a new one", condition("cmd/agentd/events.letter", "how", "false"), test{"cmd/agentd/events", "TestTail_TellsAMarkFromADeadLetter"}},
+	{"the status of a run is never cut", condition("internal/show.narrow", "Contains group", "slices.Contains(nameColumns, title)"), test{"internal/show", "TestRuns_FitATerminal"}},
 }
 
 const (

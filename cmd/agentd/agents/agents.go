@@ -57,7 +57,7 @@ func listCommand(a *cli.App) *cobra.Command {
 					}
 					rows = append(rows, r)
 				}
-				return a.Print(rows, func(w io.Writer) error { return write(w, rows) })
+				return a.Print(rows, func(w io.Writer) error { return write(w, rows, cli.Columns(w)) })
 			})
 		},
 	}
@@ -90,13 +90,13 @@ func look(ctx context.Context, c *cli.Client, agent string) (row, error) {
 	return r, nil
 }
 
-func write(w io.Writer, rows []row) error {
+func write(w io.Writer, rows []row, columns int) error {
+	var t show.Table
+	t.Row("AGENT", "STATE")
 	for _, r := range rows {
-		if _, err := fmt.Fprintf(w, "%s  %s\n", show.Line(r.Agent, 60), r.text()); err != nil {
-			return err
-		}
+		t.Row(show.Name(r.Agent), r.text())
 	}
-	return nil
+	return t.Write(w, "", columns)
 }
 
 func (r row) text() string {

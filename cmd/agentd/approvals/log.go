@@ -81,5 +81,5 @@ func printLog(ctx context.Context, a *cli.App, c *cli.Client, store runner.Store
 		return err
 	}
 	slices.SortStableFunc(records, func(x, y audit.LogRecord) int { return cmp.Compare(x.At, y.At) })
-	return a.Print(records, func(w io.Writer) error { return show.WriteLog(w, records, len(keys) != 1, cli.Columns(w)) })
+	return a.Print(records, func(w io.Writer) error { return show.WriteLog(w, records, cli.Columns(w)) })
 }

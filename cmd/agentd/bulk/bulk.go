@@ -117,7 +117,7 @@ func carryOut(ctx context.Context, a *cli.App, b bulk.Bulk, job *bulk.Job, confi
 		}
 	}
 	err := b.CarryOut(ctx, job, func(j *bulk.Job) {
-		fmt.Fprintf(a.Err, "%d of %s: %s\n", counted(j), show.Count(j.Runs, "run"), counts(j))
+		fmt.Fprintf(a.Err, "%d of %s: %s\n", counted(j), show.Count(j.Runs, of(j)), counts(j))
 	})
 	if err != nil {
 		return fmt.Errorf("%w\ngo on with: agentd bulk continue %s", err, job.ID)
@@ -126,9 +126,17 @@ func carryOut(ctx context.Context, a *cli.App, b bulk.Bulk, job *bulk.Job, confi
 		return err
 	}
 	if failed := job.Counts[bulk.Failed]; failed > 0 {
-		return fmt.Errorf("%s failed; see: agentd bulk show %s", show.Count(failed, "run"), job.ID)
+		return fmt.Errorf("%s failed; see: agentd bulk show %s", show.Count(failed, of(job)), job.ID)
 	}
 	return nil
+}
+
+// of is what a job is about: it has so many of them.
+func of(job *bulk.Job) string {
+	if job.Verb == bulk.VerbRedrive {
+		return "letter"
+	}
+	return "run"
 }
 
 func counted(job *bulk.Job) int {
@@ -149,12 +157,8 @@ func counts(job *bulk.Job) string {
 
 // printJob prints a job without what became of each run.
 func printJob(a *cli.App, job *bulk.Job) error {
-	what := "runs"
-	if job.Verb == bulk.VerbRedrive {
-		what = "letters"
-	}
 	return a.Print(job, func(w io.Writer) error {
-		fmt.Fprintf(w, "job     %s\nverb    %s\nfilter  %s\nstate   %s\n%s%d\n", job.ID, job.Verb, show.Line(job.Filter.String(), show.LineMax), job.State, show.Pad(what, 8), job.Runs)
+		fmt.Fprintf(w, "job     %s\nverb    %s\nfilter  %s\nstate   %s\n%s%d\n", job.ID, job.Verb, show.Line(job.Filter.String(), show.LineMax), job.State, show.Pad(of(job)+"s", 8), job.Runs)
 		for _, run := range job.Samples {
 			fmt.Fprintf(w, "        %s\n", show.Line(run, show.LineMax))
 		}
@@ -180,18 +184,23 @@ func listCommand(a *cli.App) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.Print(jobs, func(w io.Writer) error {
-					for _, j := range jobs {
-						fmt.Fprintf(w, "%s  %s%s%s  %d runs  %s\n", j.ID, show.Pad(string(j.Verb), 9), show.Pad(string(j.State), 10), show.Ago(j.Created), j.Runs, show.Line(j.Filter.String(), 80))
-					}
-					if len(jobs) == 0 {
-						fmt.Fprintln(w, "no bulk jobs")
-					}
-					return nil
-				})
+				return a.Print(jobs, func(w io.Writer) error { return writeJobs(w, jobs, cli.Columns(w)) })
 			})
 		},
 	}
+}
+
+func writeJobs(w io.Writer, jobs []*bulk.Job, columns int) error {
+	if len(jobs) == 0 {
+		_, err := fmt.Fprintln(w, "no bulk jobs")
+		return err
+	}
+	var t show.Table
+	t.Row("JOB", "VERB", "STATE", "MADE", "OF", "FILTER")
+	for _, j := range jobs {
+		t.Row(j.ID, string(j.Verb), string(j.State), show.Ago(j.Created), show.Count(j.Runs, of(j)), show.Line(j.Filter.String(), show.LineMax))
+	}
+	return t.Write(w, "", columns)
 }
 
 // shown is a job with what became of its runs.

@@ -63,7 +63,7 @@ func tailCommand(a *cli.App) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&f.run, "run", "", "only events of this run")
 	cmd.Flags().StringVar(&f.agent, "agent", "", "only events of this agent")
-	cmd.Flags().BoolVar(&f.all, "all", false, "also the journal, timers, queries and fragments of replies")
+	cmd.Flags().BoolVar(&f.all, "all", false, "also the journal, the index of runs, timers, queries and fragments of replies")
 	return cmd
 }
 
@@ -83,7 +83,10 @@ type tailed struct {
 }
 
 // hidden are the kinds that tail shows only when asked to.
-var hidden = []wire.Kind{wire.KindRun, wire.KindBlob, wire.KindSpec, wire.KindCold, wire.KindTimer, wire.KindFire, wire.KindGet, wire.KindWatch}
+var hidden = []wire.Kind{
+	wire.KindRun, wire.KindBlob, wire.KindSpec, wire.KindCold, wire.KindTimer, wire.KindFire, wire.KindGet, wire.KindWatch, wire.KindWake,
+	wire.KindRead, wire.KindIndex, wire.KindContract,
+}
 
 func (t tail) print(subject string, headers map[string][]string, data []byte) {
 	tokens := strings.Split(subject, ".")
@@ -119,12 +122,20 @@ func (t tail) print(subject string, headers map[string][]string, data []byte) {
 		who, what = event.Subject, event.Type+" "+string(event.Data)
 	}
 	if kind == wire.KindDLQ {
-		what = strings.Join(headers["agentd-detail"], " ") + " " + what
+		what = letter(headers) + " " + what
 	}
 	if what = show.Visible(what); !t.a.Verbose {
 		what = show.Line(what, show.LineMax)
 	}
 	fmt.Fprintf(t.a.Out, "%s  %-6s %s %s\n", time.Now().Format("15:04:05.000"), show.Name(string(kind)), show.NameColumn(cmp.Or(who, "-"), 24, cli.Columns(t.a.Out)), what)
+}
+
+// letter is what the headers say of a dead letter, or of the mark that is left of one that somebody dealt with.
+func letter(headers map[string][]string) string {
+	if how := strings.Join(headers["agentd-settled"], " "); how != "" {
+		return strings.Join(headers["agentd-reason"], " ") + ": the dead letter was " + how
+	}
+	return strings.Join(headers["agentd-detail"], " ")
 }
 
 func (t tail) wanted(kind wire.Kind, tokens []string, live wire.Live, event wire.Event) bool {

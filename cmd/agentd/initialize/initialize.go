@@ -136,6 +136,9 @@ func Command(a *cli.App) *cobra.Command {
 	return cmd
 }
 
+// Folder is where agentd is.
+func (p *project) Folder() string { return path.Dir(p.Binary) }
+
 // make writes the project into a folder that must not exist.
 func (p *project) make() error {
 	if err := os.Mkdir(p.Name, 0o750); errors.Is(err, fs.ErrExist) {

@@ -155,7 +155,7 @@ func reportText(r reconcile.Passes, dryRun bool, olderThan time.Duration) string
 		text += "\nthe last pass still found something; make another when workers have taken up what was repaired"
 	}
 	if r.Young > 0 {
-		text += fmt.Sprintf("\n%s changed in the last %s and were left alone; make another pass when they have not moved for as long",
+		text += fmt.Sprintf("\nleft alone: %s that changed in the last %s; make another pass when nothing of that has moved for as long",
 			show.Count(r.Young, "run"), olderThan)
 	}
 	if r.Purged+r.Removed > 0 {

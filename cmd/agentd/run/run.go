@@ -159,24 +159,25 @@ var begins = retry.Pauses{First: 10 * time.Millisecond, Longest: 250 * time.Mill
 // awaitBegin waits until workers know a run that was started, so that the next command finds it, and says what keeps it from beginning: its
 // event is stored. It fails when the event was refused.
 func awaitBegin(ctx context.Context, a *cli.App, c *cli.Client, run client.Run) error {
-	ctx, stop := context.WithTimeout(ctx, cli.Patience)
+	awaiting, stop := context.WithTimeout(ctx, cli.Patience)
 	defer stop()
 	var end wire.Event
 	var listening sync.WaitGroup
 	listening.Go(func() {
-		if event, err := c.WaitDone(ctx, run.Agent, wire.NewRunKey(run.Name), run.Init); err == nil {
+		if event, err := c.WaitDone(awaiting, run.Agent, wire.NewRunKey(run.Name), run.Init); err == nil {
 			end = event
 			stop()
 		}
 	})
-	asking, served := c.Speaking(cli.Source), false
-	err := begins.Do(ctx, retry.Sleep, func() error {
-		_, err := asking.Status(ctx, run)
-		if errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
-			return err // there may be no such agent: workers of others refuse its event then
+	asking := c.Speaking(cli.Source)
+	var asked error // what the last answer was that came
+	err := begins.Do(awaiting, retry.Sleep, func() error {
+		_, err := asking.Status(awaiting, run)
+		if awaiting.Err() == nil {
+			asked = err
 		}
-		if served = true; errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
-			return err
+		if cli.NotBegun(err) {
+			return err // there may be no such agent: workers of others refuse its event then
 		}
 		return retry.Final(err)
 	})
@@ -188,13 +189,10 @@ func awaitBegin(ctx context.Context, a *cli.App, c *cli.Client, run client.Run) 
 		}
 		return cli.RunFailed(refused)
 	}
-	switch {
-	case err == nil, end.ID != "", cli.NotPermitted(err): // it began, or this user may not look
-	case !served:
-		a.Progress(a.Err).Note(show.LabelWaits, show.NoWorker(run.Agent)+c.Meant(run.Agent))
-	default:
-		a.Progress(a.Err).Note(show.LabelWaits, "the run has not begun yet; its event is stored, and handled when a worker has time for it")
+	if err == nil || end.ID != "" || cli.NotPermitted(err) { // it began, or this user may not look
+		return nil
 	}
+	a.Progress(a.Err).Note(show.LabelWaits, c.Unbegun(ctx, run.Agent, asked))
 	return nil
 }
 

@@ -140,6 +140,8 @@ func writeRetried(w io.Writer, results []retried, columns int) error {
 		_, err := fmt.Fprintln(w, "no run ended like that")
 		return err
 	}
+	var t show.Table
+	t.Row("RUN", "AGENT", "REASON", "RESULT")
 	for _, r := range results {
 		why := string(r.Reason)
 		if r.Code != "" {
@@ -149,13 +151,10 @@ func writeRetried(w io.Writer, results []retried, columns int) error {
 		if state == requested {
 			state += lookLater
 		}
-		line := show.NameColumn(r.Run, 30, columns) + "  " + show.NameColumn(r.Agent, 18, columns) + "  " + show.Pad(show.Line(why, 28), 30) + state
 		if r.Problem != "" {
-			line += ": " + show.Line(r.Problem, 200)
+			state += ": " + show.Line(r.Problem, 200)
 		}
-		if _, err := fmt.Fprintln(w, line); err != nil {
-			return err
-		}
+		t.Row(show.Name(r.Run), show.Name(r.Agent), show.Line(why, 28), state)
 	}
-	return nil
+	return t.Write(w, "", columns)
 }

@@ -121,17 +121,18 @@ func printRows(a *cli.App, rows []show.RunRow, more bool) error {
 }
 
 func cancelCommand(a *cli.App) *cobra.Command {
-	var reason, call string
+	var agent, reason, call string
 	cmd := &cobra.Command{
 		Use:   "cancel RUN",
 		Short: "End a run before its time, or give up one of its calls",
 		Long: "cancel ends a run with the error \"cancelled\" and tells the services of its open calls. It waits for the run's end. With\n" +
-			"--call it gives up that call alone: its service is told, the model sees that it was cancelled, and the run goes on.",
+			"--call it gives up that call alone: its service is told, the model sees that it was cancelled, and the run goes on.\n" +
+			"With --agent it also cancels a run that has not begun: the cancel is stored, and waits two minutes for the run.",
 		Example:           "  agentd runs cancel trip-7 --reason \"not any more\"\n  agentd runs cancel trip-7 --call c2-0",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.CompleteRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withStatus(cmd.Context(), a, args[0], func(c *cli.Client, status wire.RunStatus) error {
+			return withExpected(cmd.Context(), a, agent, args[0], func(c *cli.Client, status wire.RunStatus) error {
 				if call != "" {
 					return cancelCall(cmd.Context(), a, c, status, call, reason)
 				}
@@ -141,8 +142,15 @@ func cancelCommand(a *cli.App) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the run's terminal event, or the call's result")
 	cmd.Flags().StringVar(&call, "call", "", "the id of the call, or the beginning of it (c2-0)")
+	addAgent(cmd, &agent)
 	cli.Narrow(cmd.Flags(), "call")
 	return cmd
+}
+
+// addAgent adds the flag by which commands know the agent of a run that no worker knows.
+func addAgent(cmd *cobra.Command, agent *string) {
+	cmd.Flags().StringVar(agent, "agent", "", "the run's agent, for a run that may not have begun (default: those of the configuration are asked)")
+	cli.Narrow(cmd.Flags(), "agent")
 }
 
 func cancelCall(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus, call, reason string) error {
@@ -181,6 +189,24 @@ func withStatus(ctx context.Context, a *cli.App, run string, do func(*cli.Client
 	})
 }
 
+// withExpected is withStatus of a run that may not have begun: where its agent is named, it is taken to begin yet, and to have been started
+// by whoever asks.
+func withExpected(ctx context.Context, a *cli.App, agent, run string, do func(*cli.Client, wire.RunStatus) error) error {
+	if agent == "" {
+		return withStatus(ctx, a, run, do)
+	}
+	return a.WithClient(ctx, func(c *cli.Client) error {
+		status, err := locate(ctx, c, agent, run)
+		if errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
+			status, err = wire.RunStatus{Run: run, Agent: agent, Initiator: c.Who()}, c.Gone(ctx, run)
+		}
+		if err != nil {
+			return err
+		}
+		return do(c, status)
+	})
+}
+
 func cancel(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus, reason string) error {
 	if s.Status == core.StatusDone {
 		return sdk.Errorf(sdk.CodeUnknownRun, "run %s is done already (%s)", s.Run, s.Reason)
@@ -196,7 +222,7 @@ func cancel(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus, re
 		if problem := notCancelled(s.Run, err); problem != nil {
 			return problem
 		}
-		return printCancelled(a, cancelled{s.Run, true})
+		return printCancelled(a, cancelled{s.Run, true}, "cancelled")
 	}
 	why, err := c.Refusal(ctx, wire.ControlCancel, s.Agent, wire.NewRunKey(s.Run), who, "")
 	if why != nil {
@@ -205,7 +231,11 @@ func cancel(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus, re
 	if err != nil && !cli.NotPermitted(err) {
 		return err
 	}
-	return printCancelled(a, cancelled{s.Run, false})
+	text := "cancel requested; the run ends when a worker has handled it"
+	if s.Status == "" {
+		text = "cancel requested; the run has not begun, and the cancel waits two minutes for it"
+	}
+	return printCancelled(a, cancelled{s.Run, false}, text+lookLater)
 }
 
 // notCancelled is what keeps a run from having been cancelled for which err was waited: it has ended otherwise, or nothing is known of it.
@@ -222,12 +252,8 @@ func notCancelled(run string, err error) error {
 	return err
 }
 
-func printCancelled(a *cli.App, of cancelled) error {
+func printCancelled(a *cli.App, of cancelled, text string) error {
 	return a.Print(of, func(w io.Writer) error {
-		text := "cancelled"
-		if !of.Ended {
-			text = "cancel requested; the run ends when a worker has handled it" + lookLater
-		}
 		_, err := fmt.Fprintln(w, text)
 		return err
 	})
@@ -241,36 +267,35 @@ type cancelled struct {
 
 func followCommand(a *cli.App) *cobra.Command {
 	var o follow.Options
+	var agent string
 	cmd := &cobra.Command{
 		Use:   "follow RUN",
 		Short: "Follow a run to its result, and answer what it asks",
 		Long: "follow shows what the run did and does, answers its open and further questions like agentd run, and prints\n" +
-			"the result.",
+			"the result. With --agent it waits for a run that has not begun.",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.CompleteRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withStatus(cmd.Context(), a, args[0], func(c *cli.Client, status wire.RunStatus) error {
+			return withExpected(cmd.Context(), a, agent, args[0], func(c *cli.Client, status wire.RunStatus) error {
 				return followRun(cmd.Context(), a, c, status, o)
 			})
 		},
 	}
 	follow.AddFlags(cmd, &o)
+	addAgent(cmd, &agent)
 	return cmd
 }
 
 func followRun(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus, o follow.Options) error {
-	if s.Purged > 0 {
-		return sdk.Errorf(sdk.CodeUnknownRun, "run %s is done (%s), and its history was removed %s", s.Run, s.Reason, show.Ago(s.Purged))
-	}
-	if s.Called {
-		return fmt.Errorf("run %s answers a call of another run, whose end is its own; follow that one", s.Run)
+	if err := follow.Followable(s); err != nil {
+		return err
 	}
 	f := follow.New(a, c, follow.Run{Subject: s.Run, Agent: s.Agent, Key: wire.NewRunKey(s.Run), Init: s.Init}, o)
 	return f.Follow(ctx, func(ctx context.Context) error {
 		history := c.Speaking(cli.Source).History(ctx, client.Run{Agent: s.Agent, Name: s.Run}, wire.Mark{})
 		var milestones []wire.Live
 		for l, err := range history {
-			if errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
+			if cli.NotBegun(err) {
 				break // it is told when a worker comes
 			}
 			if err != nil {

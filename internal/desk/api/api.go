@@ -139,8 +139,12 @@ func (a api) answer(w http.ResponseWriter, r *http.Request) {
 	a.outcome(w, outcome, err)
 }
 
-// outcome answers 200 when the run took the answer, 202 when nobody has handled it yet, and 409 when it was refused.
+// outcome answers 200 when the run took the answer, 202 when nobody has handled it yet, and 409 when it was refused: by the run, or before it
+// was published, which leaves the request open.
 func (a api) outcome(w http.ResponseWriter, o client.Outcome, err error) {
+	if errors.Is(err, &sdk.Error{Code: sdk.CodeDecisionRefused}) {
+		o, err = client.Outcome{State: client.OutcomeRefused, Who: a.Who, Refused: sdk.AsError(err).Message, Open: true}, nil
+	}
 	if err != nil {
 		a.fail(w, 0, err)
 		return
@@ -183,8 +187,7 @@ func (a api) send(w http.ResponseWriter, v any) {
 }
 
 var statuses = map[sdk.Code]int{
-	sdk.CodeUnknownRun: http.StatusNotFound, sdk.CodeDecisionRefused: http.StatusConflict,
-	sdk.CodeContractViolation: http.StatusUnprocessableEntity, sdk.CodeConfig: http.StatusUnprocessableEntity,
+	sdk.CodeUnknownRun: http.StatusNotFound, sdk.CodeContractViolation: http.StatusUnprocessableEntity, sdk.CodeConfig: http.StatusUnprocessableEntity,
 	sdk.CodeInvalidEvent: http.StatusUnprocessableEntity, sdk.CodeContractMissing: http.StatusUnprocessableEntity,
 	sdk.CodeTooLarge: http.StatusRequestEntityTooLarge, sdk.CodeUnavailable: http.StatusServiceUnavailable,
 }

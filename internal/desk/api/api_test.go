@@ -3,6 +3,7 @@ package api_test
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -185,8 +186,11 @@ func TestAPI_ListsShowsDecidesAnswersAndTellsOfChanges(t *testing.T) {
 	}
 	hash := shown["args_sha256"].(string)
 	f.call(http.StatusUnprocessableEntity, http.MethodPost, "/v1/requests/"+id+"/decision", `{"decision":"allow"}`)
-	f.call(http.StatusConflict, http.MethodPost, "/v1/requests/"+id+"/decision", `{"decision":"allow","args_sha256":"`+strings.Repeat("0", 64)+`"}`)
-	o := f.call(http.StatusOK, http.MethodPost, "/v1/requests/"+id+"/decision", `{"decision":"allow","args_sha256":"`+hash+`"}`)
+	o := f.call(http.StatusConflict, http.MethodPost, "/v1/requests/"+id+"/decision", `{"decision":"allow","args_sha256":"`+strings.Repeat("0", 64)+`"}`)
+	if o["state"] != "refused" || o["open"] != true || !strings.Contains(fmt.Sprint(o["refused"]), "other arguments") {
+		t.Errorf("of a decision on other arguments it answers %v", o)
+	}
+	o = f.call(http.StatusOK, http.MethodPost, "/v1/requests/"+id+"/decision", `{"decision":"allow","args_sha256":"`+hash+`"}`)
 	if o["state"] != "counted" || o["who"] != "front" {
 		t.Errorf("the outcome is %v", o)
 	}

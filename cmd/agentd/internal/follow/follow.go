@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -26,7 +25,7 @@ import (
 type Run struct {
 	Subject, Agent string
 	Key            wire.RunKey
-	// init is the init token.
+	// Init is the init token; empty is that of a run that may not have begun.
 	Init string
 }
 
@@ -118,13 +117,61 @@ func (f *follower) wait(ctx context.Context) (wire.Event, error) {
 		}
 	})
 	background.Go(func() { f.hint(working) })
-	event, err := f.conn.WaitDone(ctx, f.run.Agent, f.run.Key, f.run.Init)
+	event, err := f.end(ctx)
 	stop()
 	background.Wait()
 	return event, err
 }
 
-// hint says, whenever a run has been silent for cli.Patience, that nobody serves its agent, or what it calls.
+// end waits for the terminal event, also of a run that has yet to begin, or never does.
+func (f *follower) end(ctx context.Context) (event wire.Event, err error) {
+	init := f.run.Init
+	if init == "" {
+		f.Progress.Note(show.LabelWaits, "for the run to begin, if somebody has started it")
+	}
+	for pauses := begins.Start(); init == ""; {
+		status, err := f.status(ctx)
+		if err == nil {
+			if err := Followable(status); err != nil {
+				return wire.Event{}, err
+			}
+			init = status.Init
+			continue
+		}
+		if !cli.NotBegun(err) {
+			return wire.Event{}, err
+		}
+		refused, ended, err := f.conn.Ended(ctx, f.run.Agent, f.run.Key)
+		if ended || err != nil {
+			return refused, err
+		}
+		if err := retry.Sleep(ctx, pauses.Next()); err != nil {
+			return wire.Event{}, fmt.Errorf("wait for run %s to begin: %w", f.run.Subject, err)
+		}
+	}
+	return f.conn.WaitDone(ctx, f.run.Agent, f.run.Key, init)
+}
+
+// begins is how soon it is looked again whether a run has begun.
+var begins = retry.Pauses{First: 100 * time.Millisecond, Longest: time.Second}
+
+// Followable is the error about a run whose end is not to be seen; nil is of one that can be followed.
+func Followable(s wire.RunStatus) error {
+	if s.Purged > 0 {
+		return sdk.Errorf(sdk.CodeUnknownRun, "run %s is done (%s), and its history was removed %s", s.Run, s.Reason, show.Ago(s.Purged))
+	}
+	if s.Called {
+		return fmt.Errorf("run %s answers a call of another run, whose end is its own; follow that one", s.Run)
+	}
+	return nil
+}
+
+// status asks workers how far the run is.
+func (f *follower) status(ctx context.Context) (wire.RunStatus, error) {
+	return f.conn.Speaking(cli.Source).Status(ctx, client.Run{Agent: f.run.Agent, Name: f.run.Subject})
+}
+
+// hint says, whenever a run has been silent for cli.Patience, why it has not begun, or that nobody serves what it calls.
 func (f *follower) hint(ctx context.Context) {
 	said := map[string]bool{}
 	asked := wire.Mark{Index: -2} // no run is there
@@ -136,11 +183,11 @@ func (f *follower) hint(ctx context.Context) {
 		}
 		asked = at
 		asking, cancel := context.WithTimeout(ctx, 2*cli.Patience)
-		status, err := f.conn.Speaking(cli.Source).Status(asking, client.Run{Agent: f.run.Agent, Name: f.run.Subject})
-		cancel()
-		if at.Revision == 0 && errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
-			f.Progress.Note(show.LabelWaits, show.NoWorker(f.run.Agent)+f.conn.Meant(f.run.Agent))
+		status, err := f.status(asking)
+		if at.Revision == 0 && cli.NotBegun(err) {
+			f.Progress.Note(show.LabelWaits, f.conn.Unbegun(asking, f.run.Agent, err))
 		}
+		cancel()
 		for _, c := range status.Waiting {
 			if c.Unserved && !said[c.Call] {
 				said[c.Call] = true
@@ -174,21 +221,35 @@ func (f *follower) awaitEnd(ctx context.Context, following *client.Following) {
 func (f *follower) detached(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
-		fmt.Fprintf(f.a.Err, "\ndetached; the run goes on:\n%s\n", nextCommands(f.a, f.run.Subject))
+		fmt.Fprintf(f.a.Err, "\ndetached; %s\n", f.next(context.WithoutCancel(ctx)))
 		return cli.Exit(cli.ExitInterrupted)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no end after %s; the run goes on:\n%s", f.o.timeout, nextCommands(f.a, f.run.Subject))
+		return fmt.Errorf("no end after %s; %s", f.o.timeout, f.next(ctx))
 	}
 	return err
 }
 
-// nextCommands are what can be done with a run that goes on.
-func nextCommands(a *cli.App, run string) string {
-	var b strings.Builder
-	for _, verb := range []string{"follow", "show", "cancel"} {
-		fmt.Fprintf(&b, "  %s\n", a.CommandLine("runs", verb, run))
+// next is how a run is that is not followed any more, and the commands by which one goes on with it.
+func (f *follower) next(ctx context.Context) string {
+	text, verbs, flags := "the run goes on:", []string{"follow", "show", "cancel"}, []string{}
+	if !f.begun(ctx) {
+		text, verbs, flags = "the run has not begun:", []string{"follow", "cancel"}, []string{"--agent", f.run.Agent}
 	}
-	return strings.TrimSuffix(b.String(), "\n")
+	for _, verb := range verbs {
+		text += "\n  " + f.a.CommandLine(append([]string{"runs", verb, f.run.Subject}, flags...)...)
+	}
+	return text
+}
+
+// begun reports whether the run has begun, as far as anybody says.
+func (f *follower) begun(ctx context.Context) bool {
+	if f.Progress.Seen(f.run.Subject) {
+		return true
+	}
+	ctx, stop := context.WithTimeout(ctx, cli.Patience)
+	defer stop()
+	_, err := f.status(ctx)
+	return !cli.NotBegun(err)
 }
 
 // runResult is how a run ended.
@@ -197,13 +258,13 @@ type runResult struct {
 	Agent string          `json:"agent"`
 	Type  string          `json:"type"`
 	Data  json.RawMessage `json:"data"`
-	Units sdk.Units       `json:"executionunits"`
+	Units json.Number     `json:"executionunits"`
 }
 
 // printResult prints the data of a terminal event, or fails with its error.
 func (f *follower) printResult(event wire.Event) error {
 	a, run := f.a, f.run
-	r := runResult{Run: run.Subject, Agent: run.Agent, Type: event.Type, Data: event.Data, Units: event.ExecutionUnits}
+	r := runResult{Run: run.Subject, Agent: run.Agent, Type: event.Type, Data: event.Data, Units: show.Units(event.ExecutionUnits)}
 	problem, failed := wire.ProblemIn(event.Type, event.Data)
 	if problem.Code == sdk.CodeUnknownAgent {
 		problem.ErrorMessage += f.conn.Meant(run.Agent)
