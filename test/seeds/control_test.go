@@ -2,6 +2,7 @@ package seeds_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -135,47 +136,58 @@ func budgetPassedDown(t *testing.T) {
 }
 
 // breakingTools is rows F19, F20, F21, F22, F23 and F60: task_completion ends the run, only when it succeeds; ask_question and
-// converse suspend it; and the results of all are in the conversation.
+// converse suspend it, a question with no more than four suggestions; and the results of all are in the conversation, which the model
+// sees from its next call on.
 func breakingTools(t *testing.T) {
 	a := agent("desk", contract(deskType, anyObject, numberAnswer))
 	a.Spec.Builtin = []string{"task_completion", "ask_question", "converse"}
+	suggesting := func(answers ...string) sdk.ModelReply {
+		return sdktest.Ask(sdktest.Tool("ask_question", map[string]any{"question": "How many?", "suggestions": answers}))
+	}
 	model := sdktest.Script(
 		sdktest.Ask(sdktest.Tool("task_completion", map[string]any{})),
-		sdktest.Ask(sdktest.Tool("ask_question", map[string]any{"question": "How many?", "suggestions": []string{"1", "2"}})),
+		suggesting("1", "2", "3", "4", "5"), suggesting("1", "2", "3", "4"),
 		sdktest.Ask(sdktest.Tool("converse", message("As you like."))),
 		complete(map[string]any{"answer": 2}))
 	h := start(t, model, a)
 	r := h.Run("desk", message("hello"))
 	question := h.Call(sdk.TypeQuestion)
-	equal(t, "suggestions", question.Data()["suggestions"], any([]any{"1", "2"}))
+	equal(t, "suggestions", question.Data()["suggestions"], any([]any{"1", "2", "3", "4"}))
 	question.Answer("agentd.question.answered", map[string]any{"answer": "2"})
 	said := h.Call(sdk.TypeConversationTurn)
 	equal(t, "what is said", said.Data()["message"], any("As you like."))
 	said.Answer("agentd.conversation.answered", map[string]any{"message": "Thanks.", "end": true})
 	succeeds(t, h, r, `{"answer": 2}`)
 	equal(t, "reason", reason(h, r), "stopped:tool")
-	told := results(t, h.Messages(r), 4)
+	told := results(t, last(t, model).Messages, 4) // as the model sees them
 	equal(t, "a completion that failed", problem(t, told[0]).Code, sdk.CodeContractViolation)
-	equalJSON(t, "answer", []byte(told[1].Text), `{"answer": "2"}`)
-	equalJSON(t, "what the person said", []byte(told[2].Text), `{"message": "Thanks.", "end": true}`)
-	equalJSON(t, "result", []byte(told[3].Text), `{"answer": 2}`)
+	equal(t, "five suggestions", problem(t, told[1]).Code, sdk.CodeContractViolation)
+	equalJSON(t, "answer", []byte(told[2].Text), `{"answer": "2"}`)
+	equalJSON(t, "what the person said", []byte(told[3].Text), `{"message": "Thanks.", "end": true}`)
+	kept := results(t, h.Messages(r), 5)
+	equal(t, "what is kept of what the model saw", kept[:4], told)
+	equalJSON(t, "result", []byte(kept[4].Text), `{"answer": 2}`)
 }
 
-// noToolCall is rows F26, F29 and F34: a reply without a call is answered with a reminder that is not kept.
+// noToolCall is rows F26, F29 and F34: a reply without a call is answered with a reminder, which is in the next request alone and is not kept.
 func noToolCall(t *testing.T) {
 	reminded := func(policy sdk.NoToolCallPolicy, replies ...sdk.ModelReply) (*harness.Harness, harness.Run, *sdktest.Model) {
 		a := desk()
-		a.Spec.Builtin = []string{"task_completion"}
+		a.Tools, a.Spec.Builtin = []sdk.Tool{echo("note")}, []string{"task_completion"}
 		a.Spec.NoToolCall = &sdk.NoToolCall{Policy: policy, Reminders: 1, Text: "Use a tool."}
 		model := sdktest.Script(replies...)
 		h := start(t, model, a)
 		return h, h.Run("desk", message("hello")), model
 	}
-	h, r, model := reminded(sdk.NoToolCallRemind, sdktest.Say("Hm."), complete(map[string]any{"response": "done"}))
+	h, r, model := reminded(sdk.NoToolCallRemind,
+		sdktest.Say("Hm."), sdktest.Ask(sdktest.Tool("note", n(1))), complete(map[string]any{"response": "done"}))
 	succeeds(t, h, r, `{"response": "done"}`)
-	second := asked(t, model, 2)[1]
-	equal(t, "lifecycle", second.Lifecycle, sdk.LifecycleReminder)
-	equal(t, "reminder", second.Messages[len(second.Messages)-1].PlainText(), "Use a tool.")
+	requests := asked(t, model, 3)
+	equal(t, "lifecycle", requests[1].Lifecycle, sdk.LifecycleReminder)
+	equal(t, "reminder", lastSaid(requests[1]), "Use a tool.")
+	for i, times := range []int{0, 1, 0} {
+		equal(t, fmt.Sprint("reminders in request ", i), said(requests[i].Messages, "Use a tool."), times)
+	}
 	for _, m := range h.Messages(r) {
 		equal(t, "the reminder is kept", strings.Contains(m.PlainText(), "Use a tool."), false)
 	}

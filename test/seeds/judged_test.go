@@ -64,6 +64,7 @@ func incompleteReply(t *testing.T) {
 
 // deflectingReply is rows L28 and L29: a question that nobody answers is sent back three times, and then accepted.
 func deflectingReply(t *testing.T) {
+	equal(t, "the preset", sdk.SmallModel(), sdk.Answers{Incomplete: 10, Deflecting: 3, Summary: true})
 	question := sdktest.Say("What would you like me to do with them?")
 	h, r, model, _ := listed(t, sdk.Answers{Deflecting: 3}, sdktest.Say("I don't have access to the files."), question, question, question)
 	succeeds(t, h, r, `{"response": "What would you like me to do with them?"}`)

@@ -1,6 +1,7 @@
 package seeds_test
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -129,6 +130,42 @@ func loopEvents(t *testing.T) {
 			equal(t, "end", []string{end.Reason, end.Code}, []string{"quota", "interactions"})
 		}
 	}
+}
+
+// streamed is a model that says what it writes while it writes it.
+type streamed func(context.Context, func(sdk.Delta)) (sdk.ModelReply, error)
+
+func (s streamed) Generate(ctx context.Context, _ sdk.ModelRequest, onDelta func(sdk.Delta)) (sdk.ModelReply, error) {
+	return s(ctx, onDelta)
+}
+
+// earlyToolName is row F33: who watches knows the tool of a call while the model still writes its arguments.
+func earlyToolName(t *testing.T) {
+	goOn := make(chan struct{})
+	model := streamed(func(ctx context.Context, onDelta func(sdk.Delta)) (sdk.ModelReply, error) {
+		parts := []string{`<tool>{"server_name":"local","tool_name":"note",`, `"arguments":{"n":1}}</tool>`}
+		onDelta(sdk.Delta{Text: parts[0]})
+		select {
+		case <-goOn:
+		case <-ctx.Done(): // the test has failed
+			return sdk.ModelReply{}, ctx.Err()
+		}
+		onDelta(sdk.Delta{Text: parts[1]})
+		return sdktest.Say(parts[0] + parts[1]), nil
+	})
+	a := noting()
+	a.Spec.Limits.Interactions = 1
+	h := start(t, inText(t, model), a)
+	r, l := heardRun(t, h)
+	l.await(t, "call.started", 1)
+	equal(t, "while the arguments are written", l.heard("call.started", "call.ended"), []string{`call.started {"tool":"note"}`})
+	close(goOn)
+	equal(t, "reason", reason(h, r), "quota:interactions")
+}
+
+func allFragments(t *testing.T) {
+	t.Run("parts", func(t *testing.T) { show(t, fragmentEvents) })
+	t.Run("early tool name", earlyToolName)
 }
 
 // fragmentEvents is rows F32 and F33: what a reply is made of is told as it is made, each part with its start and end, and a

@@ -185,8 +185,8 @@ func callValidation(t *testing.T) {
 func callSuspends(t *testing.T) {
 	model := sdktest.Script(sdktest.Ask(sdktest.Tool("shop_find", n(1))), sdktest.Say("done"))
 	h := start(t, model, desk(service("shop.find")))
-	event := h.Init("desk", message("hello"))
-	event.AccessControl, event.TraceParent = "role:buyer", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	event := other(h, "desk", "hats", message("hello"))
+	event.AccessControl, event.TraceParent = "role:buyer", aTrace
 	r := h.Send("desk", event)
 	state := h.Suspended(r, 1)
 	call := h.Call("shop.find")
@@ -195,7 +195,7 @@ func callSuspends(t *testing.T) {
 	equal(t, "attributes", []string{
 		got.Type, got.To, got.Subject, got.Agent, got.AccessControl, got.TraceParent, got.DataSchema, got.ParentID,
 	}, []string{
-		"shop.find", "shop.find", r.Subject, "desk", "role:buyer", wire.EventTrace(event.TraceParent, got.ID), "#/test/shop.find/1.0.0", event.ID,
+		"shop.find", "shop.find", r.Subject, "desk", "role:buyer", "00-" + aTraceID + "-07f17441984449e5-01", "#/test/shop.find/1.0.0", event.ID,
 	})
 	reply, _ := h.Conn().ReplySubject(call.Subject)
 	equal(t, "where answers go", []string{got.Source, got.RedirectTo}, []string{reply, reply})
