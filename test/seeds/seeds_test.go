@@ -160,6 +160,9 @@ func TestRows_AreThoseWithASubtest(t *testing.T) {
 	for id := range seeds {
 		tested = append(tested, id)
 	}
+	if len(ids) != 267 {
+		t.Errorf("there are %d rows, want 267", len(ids))
+	}
 	slices.Sort(ids)
 	slices.Sort(tested)
 	if diff := cmp.Diff(ids, tested); diff != "" {
@@ -170,6 +173,13 @@ func TestRows_AreThoseWithASubtest(t *testing.T) {
 // originals is the table that rows.tsv is a part of. Not every checkout has it.
 const originals = "../../../shared/rows.tsv"
 
+// notBuilt are the rows of the originals that nothing shows, and why. They are of the kind X, which is worth having, and not of S, which
+// must work.
+var notBuilt = map[string]string{
+	"F48": "agentd has no tools of its own for notes; a toolset of an MCP server gives an agent some",
+	"F49": "agentd keeps no memory beyond a run; the hooks Context and Retrieval give a run what another memory has found",
+}
+
 func TestRows_SayWhatTheOriginalsSay(t *testing.T) {
 	t.Parallel()
 	table, err := os.ReadFile(originals)
@@ -179,13 +189,20 @@ func TestRows_SayWhatTheOriginalsSay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	got := map[string]string{}
+	for _, r := range parseRows(rowsFile) {
+		got[r.id] = r.text
+	}
 	want := map[string]string{}
 	for _, r := range parseRows(string(table)) {
-		want[r.id] = r.text
-	}
-	for _, r := range parseRows(rowsFile) {
-		if r.text != want[r.id] {
-			t.Errorf("row %s says %q, the original %q", r.id, r.text, want[r.id])
+		if _, kind, _ := strings.Cut(r.text, "\t"); notBuilt[r.id] == "" || !strings.HasPrefix(kind, "X\t") {
+			want[r.id] = r.text
 		}
+	}
+	if len(want) == 0 {
+		t.Error("the original table is empty")
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rows differ from the originals (-originals +rows):\n%s", diff)
 	}
 }
