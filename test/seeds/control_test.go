@@ -28,8 +28,7 @@ func failing(name string) sdk.Tool {
 	})
 }
 
-// stopConditions is rows T43, T56 and F36: each condition ends the run with its own reason, when the calls of the
-// round have results, and what it counts survives a restart.
+// stopConditions is rows T43, T52 and F36: each condition ends the run with its own reason, when the calls of the round have results.
 func stopConditions(t *testing.T) {
 	note := func(args ...int) sdk.ModelReply {
 		var calls []sdk.ToolRequest
@@ -88,18 +87,72 @@ func stopConditions(t *testing.T) {
 		equal(t, "reason", reason(h, r), "stopped:text")
 		results(t, h.Messages(r), 1)
 	})
-	t.Run("counted over restarts", func(t *testing.T) {
-		a := desk(service("shop.find"))
-		a.Spec.Stop.Errors = 3
-		h := start(t, sdktest.Script(find(1), find(2), find(3)), a)
-		r := h.Run("desk", message("hello"))
-		for range 3 {
-			h.Suspended(r, 1)
-			h.Restart()
-			h.Call("shop.find").Fail(wire.Problem{ErrorName: "no", ErrorMessage: "not today", Code: sdk.CodeTool})
+}
+
+// countersPersist is row T56: whatever a run counts, its next worker goes on counting.
+func countersPersist(t *testing.T) {
+	child := callable("child")
+	for name, c := range map[string]struct {
+		reason  string
+		set     func(*sdk.AgentSpec)
+		replies []sdk.ModelReply
+	}{
+		"errors":     {"stalled:errors", func(s *sdk.AgentSpec) { s.Stop.Errors = 3 }, []sdk.ModelReply{find(1), find(2), find(3)}},
+		"same error": {"stalled:same_error", func(s *sdk.AgentSpec) { s.Stop.SameError = 3 }, []sdk.ModelReply{find(1), find(2), find(3)}},
+		"loop":       {"stalled:loop", func(s *sdk.AgentSpec) { s.Stop.Repeats = 3 }, []sdk.ModelReply{find(1), find(1), find(1)}},
+		// Each reply has two tokens, and so has the child's.
+		"tokens": {"quota:tokens", func(s *sdk.AgentSpec) { s.Limits.Tokens = 6 }, []sdk.ModelReply{find(1), find(2), find(3)}},
+		"tokens of agents": {
+			"quota:tokens", func(s *sdk.AgentSpec) { s.Limits.Tokens = 6 },
+			[]sdk.ModelReply{sdktest.Ask(sdktest.Tool("test_child", message("look"))), find(1)},
+		},
+		"interactions": {"quota:interactions", func(s *sdk.AgentSpec) { s.Limits.Interactions = 3 }, []sdk.ModelReply{find(1), find(2), find(3)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := desk(service("shop.find"), calling(child))
+			c.set(&a.Spec)
+			h := start(t, byModel(map[string]*sdktest.Model{
+				"desk": sdktest.Script(append(c.replies, sdktest.Say("never"))...), "child": sdktest.Script(sdktest.Say("found")),
+			}), a, child)
+			r := h.Run("desk", message("hello"))
+			for _, reply := range c.replies {
+				if reply.Calls[0].Name != "shop_find" {
+					continue
+				}
+				call := h.Call("shop.find")
+				h.Suspended(r, 1)
+				h.Restart()
+				call.Fail(wire.Problem{ErrorName: "no", ErrorMessage: "not today", Code: sdk.CodeTool})
+			}
+			equal(t, "reason", reason(h, r), c.reason)
+		})
+	}
+	t.Run("reminders", remindersPersist)
+}
+
+// remindersPersist is row T56 for replies without a call, between which a run waits only where somebody pauses it.
+func remindersPersist(t *testing.T) {
+	asked, goOn := make(chan struct{}), make(chan struct{})
+	script := sdktest.Script(sdktest.Say("Hm."), sdktest.Say("Hm."), complete(map[string]any{"response": "never"}))
+	model := sdktest.ModelFunc(func(ctx context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
+		if req.Interactions.Current == 0 {
+			close(asked)
+			<-goOn
 		}
-		equal(t, "reason", reason(h, r), "stalled:errors")
+		return script.Generate(ctx, req, nil)
 	})
+	a := desk()
+	a.Spec.Builtin, a.Spec.NoToolCall = []string{"task_completion"}, &sdk.NoToolCall{Policy: sdk.NoToolCallRemind, Reminders: 1}
+	h := start(t, model, a)
+	r := h.Run("desk", message("hello"))
+	<-asked
+	operate(h, r, wire.ControlPause)
+	h.Until(r, "paused", func(s core.State) bool { return s.Paused != nil })
+	close(goOn)
+	h.Until(r, "reminded", func(s core.State) bool { return s.Turns == 1 })
+	h.Restart()
+	operate(h, r, wire.ControlResume)
+	equal(t, "reason", reason(h, r), "stalled:no_tool_call")
 }
 
 // budgetPassedDown: an agent that is called gets what is left of the tokens, and what it does not need comes back.

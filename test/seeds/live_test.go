@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"agentd/sdk/wire"
 
@@ -207,13 +208,15 @@ func fragmentEvents(t *testing.T) {
 // envelope is row T62: every live event names its run, its turn and the time, and has an id; those that the journal has are
 // numbered so that texts of the attribute sequence sort as the events were told.
 func envelope(t *testing.T) {
+	began := time.Now().Add(-time.Second)
 	a := desk(service("shop.find"))
 	a.Tools = []sdk.Tool{echo("note")}
 	h := start(t, sdktest.Script(sdktest.Ask(sdktest.Tool("note", n(1)), sdktest.Tool("shop_find", n(2))), sdktest.Say("done")), a)
 	r, events := watchedRun(t, h, func() {
 		h.Call("shop.find").Answer("shop.find.done", value("it"))
 	})
-	before, ids := "", map[string]bool{}
+	before, ids, told := "", map[string]bool{}, 0
+	turns := map[string]int{wire.MilestoneStarted: 0, wire.MilestoneCall: 1, wire.MilestoneResult: 1, wire.MilestoneFinished: 2}
 	for _, l := range events {
 		data, err := json.Marshal(l)
 		if err != nil {
@@ -230,6 +233,13 @@ func envelope(t *testing.T) {
 			t.Errorf("the envelope is not complete, or its id is not its own: %s", data)
 		}
 		ids[e.ID] = true
+		if at, err := time.Parse(time.RFC3339, e.Time); err != nil || at.Before(began) || at.After(time.Now().Add(time.Second)) {
+			t.Errorf("%s is of the time %s: %v", e.Type, e.Time, err)
+		}
+		if turn, ok := turns[l.Type]; ok {
+			equal(t, "turn of "+l.Type, *e.Turn, turn)
+			told++
+		}
 		if !l.Ephemeral && e.Sequence <= before {
 			t.Errorf("%s has the sequence %s after %s", e.Type, e.Sequence, before)
 		}
@@ -237,5 +247,5 @@ func envelope(t *testing.T) {
 			before = e.Sequence
 		}
 	}
-	equal(t, "turns", []int{events[0].Turn, events[len(events)-1].Turn}, []int{0, 2})
+	equal(t, "events whose turns are known", told, 1+2+2+1)
 }

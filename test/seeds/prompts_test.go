@@ -173,6 +173,9 @@ func textCalls(t *testing.T) {
 		sdktest.Say("<tool>{oops}</tool>"),
 		sdktest.Say(`<tool>{"tool_name":"note"}</tool>`),
 		writing("mcp", "note", `{"n":5}`),
+		sdktest.Say(`<tool>{"server_name":"local","arguments":{}}</tool>`),
+		sdktest.Say("<tool><server_name>local</tool_name></tool>"),
+		sdktest.Say("<tool>{oops"+strings.Repeat("x", 1000)+"}</tool>"),
 		sdktest.Say("done"))
 	h := start(t, inText(t, model), a)
 	r := h.Run("desk", message("hello"))
@@ -186,8 +189,33 @@ func textCalls(t *testing.T) {
 	ordered(t, told(3), "parse_error", "{oops}")
 	ordered(t, told(4), "missing_field", "server_name is missing")
 	ordered(t, told(5), `status="error"`, "unknown_tool", "mcp.note", "there is note")
-	equal(t, "replies that could not be understood", h.State(r).Misread, 2)
+	ordered(t, told(6), "missing_field", "tool_name is missing")
+	ordered(t, told(7), "parse_error", "neither JSON nor XML", "<server_name>local</tool_name>")
+	ordered(t, told(8), "parse_error", "{oopsxxx", "x…")
+	equal(t, "200 characters of it are told", strings.Contains(told(8), strings.Repeat("x", 200)), false)
+	equal(t, "replies that could not be understood", h.State(r).Misread, 5)
 	equal(t, "a text without tags has a call", len(texttools.Parse("no tags", nil).Calls), 0)
+}
+
+// xmlBodies is row F10: entities, character data and lists of lists are read as they are meant.
+func xmlBodies(t *testing.T) {
+	a := desk()
+	a.Tools = []sdk.Tool{echo("note")}
+	a.Tools[0].Definition.Parameters = []byte(anyObject)
+	model := sdktest.Script(
+		sdktest.Say(`<tool><server_name>local</server_name><tool_name>note</tool_name><arguments>`+
+			`<entity>1 &lt; 2 &amp; 3</entity><raw><![CDATA[a <b> & c]]></raw>`+
+			`<rows><row><item>1</item><item>2</item></row><row><item>3</item><item>4</item></row></rows></arguments></tool>`),
+		sdktest.Say("done"))
+	h := start(t, inText(t, model), a)
+	r := h.Run("desk", message("hello"))
+	succeeds(t, h, r, `{"response": "done"}`)
+	equalJSON(t, "arguments", []byte(results(t, h.Messages(r), 1)[0].Text), `{"entity":"1 < 2 & 3","raw":"a <b> & c","rows":[[1,2],[3,4]]}`)
+}
+
+func xmlCalls(t *testing.T) {
+	t.Run("calls", func(t *testing.T) { show(t, textCalls) })
+	t.Run("bodies", xmlBodies)
 }
 
 // textFormats is row L59: calls are read in the format that the configuration of the model names, beside prose, and the same text is an

@@ -245,6 +245,23 @@ func domainRouting(t *testing.T) {
 	equal(t, "the answer of either lane", results(t, last(t, model).Messages, 4)[2].Text, `{"value":"approved by a person"}`)
 }
 
+// requestLane is row A37, for requests for permission: they go to the domain of their stage.
+func requestLane(t *testing.T) {
+	m := asks(sdk.PermissionHold, "shop_find")
+	m.terms.Stages[0].Domain = "finance.desk"
+	h := start(t, sdktest.Script(find(1), sdktest.Say("done")), gated(m, service("shop.find")))
+	r := h.Run("desk", message("hello"))
+	c := request(t, h)
+	equal(t, "lane of a request", []string{c.Event.Domain, strings.Split(c.Subject, ".")[2]}, []string{"finance.desk", "finance_desk"})
+	decide(c, sdk.PermissionDecision{Decision: sdk.DecisionDeny})
+	succeeds(t, h, r, `{"response": "done"}`)
+}
+
+func allLanes(t *testing.T) {
+	t.Run("services", domainRouting)
+	t.Run("requests", requestLane)
+}
+
 func replySubject(h *harness.Harness, c *harness.Call) string {
 	reply, _ := h.Conn().ReplySubject(c.Subject)
 	return reply
