@@ -200,6 +200,7 @@ func breakingTools(t *testing.T) {
 	model := sdktest.Script(
 		sdktest.Ask(sdktest.Tool("task_completion", map[string]any{})),
 		suggesting("1", "2", "3", "4", "5"), suggesting("1", "2", "3", "4"),
+		sdktest.Ask(sdktest.Tool("ask_question", map[string]any{"question": "Really?"})),
 		sdktest.Ask(sdktest.Tool("converse", message("As you like."))),
 		complete(map[string]any{"answer": 2}))
 	h := start(t, model, a)
@@ -207,19 +208,21 @@ func breakingTools(t *testing.T) {
 	question := h.Call(sdk.TypeQuestion)
 	equal(t, "suggestions", question.Data()["suggestions"], any([]any{"1", "2", "3", "4"}))
 	question.Answer("agentd.question.answered", map[string]any{"answer": "2"})
+	h.Call(sdk.TypeQuestion).Answer("agentd.question.answered", map[string]any{"answer": "Yes."})
 	said := h.Call(sdk.TypeConversationTurn)
 	equal(t, "what is said", said.Data()["message"], any("As you like."))
 	said.Answer("agentd.conversation.answered", map[string]any{"message": "Thanks.", "end": true})
 	succeeds(t, h, r, `{"answer": 2}`)
 	equal(t, "reason", reason(h, r), "stopped:tool")
-	told := results(t, last(t, model).Messages, 4) // as the model sees them
+	told := results(t, last(t, model).Messages, 5) // as the model sees them
 	equal(t, "a completion that failed", problem(t, told[0]).Code, sdk.CodeContractViolation)
 	equal(t, "five suggestions", problem(t, told[1]).Code, sdk.CodeContractViolation)
 	equalJSON(t, "answer", []byte(told[2].Text), `{"answer": "2"}`)
-	equalJSON(t, "what the person said", []byte(told[3].Text), `{"message": "Thanks.", "end": true}`)
-	kept := results(t, h.Messages(r), 5)
-	equal(t, "what is kept of what the model saw", kept[:4], told)
-	equalJSON(t, "result", []byte(kept[4].Text), `{"answer": 2}`)
+	equalJSON(t, "answer to a question without suggestions", []byte(told[3].Text), `{"answer": "Yes."}`)
+	equalJSON(t, "what the person said", []byte(told[4].Text), `{"message": "Thanks.", "end": true}`)
+	kept := results(t, h.Messages(r), 6)
+	equal(t, "what is kept of what the model saw", kept[:5], told)
+	equalJSON(t, "result", []byte(kept[5].Text), `{"answer": 2}`)
 }
 
 // noToolCall is rows F26, F29 and F34: a reply without a call is answered with a reminder, which is in the next request alone and is not kept.
