@@ -91,12 +91,17 @@ func TestSchema_ApplyDefaultsKnowsTheDialect(t *testing.T) {
 	}
 }
 
-func TestSchema_ApplyDefaultsRefusesWhatIsNoJSON(t *testing.T) {
+// What is not JSON stays as it is, without any default, and is refused when it is validated.
+func TestSchema_ApplyDefaultsLeavesWhatIsNoJSON(t *testing.T) {
 	t.Parallel()
 	s := mustCompile(t, json.RawMessage(`{"properties": {"a": {"default": 1}, "l": {"items": {"properties": {"a": {"default": 1}}}}}}`))
 	for _, data := range []string{`{`, `{"a"`, `{"b": 1`, `{"l": [}`, `[`, `{"l": [{"a": }]}`} {
-		if got, err := s.ApplyDefaults(json.RawMessage(data)); err == nil && json.Valid(got) {
-			t.Errorf("%s became %s", data, got)
+		got, err := s.ApplyDefaults(json.RawMessage(data))
+		if err != nil || string(got) != data {
+			t.Errorf("%s became %s, %v", data, got, err)
+		}
+		if len(s.Validate(got)) == 0 {
+			t.Errorf("%s is taken for valid", data)
 		}
 	}
 }

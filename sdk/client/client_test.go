@@ -223,11 +223,16 @@ func TestClient_CancelsListsAndSends(t *testing.T) {
 	if !slices.Equal(names[wire.StatusDone], []string{first.Name}) || !slices.Equal(names[wire.StatusWaiting], []string{second.Name}) {
 		t.Errorf("it lists %v", names)
 	}
+	ended := 0
 	for run, err := range c.List(t.Context(), "clerk", wire.StatusDone) {
 		must(t, err)
+		ended++
 		if run.Run != first.Name || run.Reason != wire.ReasonCancelled || run.Initiator != "ann" {
 			t.Errorf("of those that are done it lists %+v", run)
 		}
+	}
+	if ended != 1 {
+		t.Errorf("of those that are done it lists %d, want 1", ended)
 	}
 }
 

@@ -330,7 +330,12 @@ func TestDocs_TheValuesOfThePageRender(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`--set-file (\S+)=(\S+)`).FindAllStringSubmatch(install, -1) {
+	files := regexp.MustCompile(`--set-file (\S+)=(\S+)`).FindAllStringSubmatch(install, -1)
+	secrets := regexp.MustCompile(`create secret generic (\S+)`).FindAllStringSubmatch(install, -1)
+	if len(files) == 0 || len(secrets) == 0 {
+		t.Fatalf("the page gives %d files and makes %d secrets", len(files), len(secrets))
+	}
+	for _, m := range files {
 		path := strings.ReplaceAll(m[1], `\\`, `\`) // what the shell makes of it
 		if err := strvals.ParseInto(path+"=agents: []", given); err != nil {
 			t.Fatal(err)
@@ -346,12 +351,12 @@ func TestDocs_TheValuesOfThePageRender(t *testing.T) {
 		t.Fatal(err)
 	}
 	deployment := objects["Deployment"].(*apps.Deployment).Spec.Template.Spec
-	for _, secret := range regexp.MustCompile(`create secret generic (\S+)`).FindAllStringSubmatch(install, -1) {
+	for _, secret := range secrets {
 		if text := fmt.Sprintf("%+v", deployment); !strings.Contains(text, secret[1]) {
 			t.Errorf("no pod uses the secret %s that the page makes", secret[1])
 		}
 	}
-	if files := objects["ConfigMap"].(*core.ConfigMap).Data; files["agentd.yaml"] != "agents: []" {
-		t.Errorf("the configuration is %q", files)
+	if config := objects["ConfigMap"].(*core.ConfigMap).Data; config["agentd.yaml"] != "agents: []" {
+		t.Errorf("the configuration is %q", config)
 	}
 }

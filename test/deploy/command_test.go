@@ -80,7 +80,11 @@ func TestCompose_EveryProgramHasItsUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`password: \$(\w+)`).FindAllStringSubmatch(string(config), -1) {
+	wanted := regexp.MustCompile(`password: \$(\w+)`).FindAllStringSubmatch(string(config), -1)
+	if len(wanted) != 4 { // of worker, operator, travel and client
+		t.Errorf("the server's file asks for %d passwords, want 4", len(wanted))
+	}
+	for _, m := range wanted {
 		if passwords[m[1]] == nil {
 			t.Errorf("the server does not start: docker-compose.yml does not give it %s", m[1])
 		}

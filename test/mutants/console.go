@@ -25,7 +25,7 @@ var ofConsole = []mutant{
 	{"an old document replaces a new one", condition("internal/index/sqlite.writer.item", "rev Rev", "false"), test{"internal/index/sqlite", "TestIndex_KeepsTheNewestDocumentOfARun"}},
 	{"a document that was lost is not published again", around("internal/reconcile.pass.document", "return nil"), documents},
 	{"the document of a history that was removed stays", around("internal/reconcile.pass.withdraw", "return nil"), documents},
-	{"documents are not sealed", condition("internal/worker.indexer.document", "seal nil", "false"), test{"test/pipeline", "TestIndex_IsSealedWhereRunsAre"}},
+	{"documents are not sealed", condition("internal/worker.indexer.indexed", "seal nil", "false"), test{"test/pipeline", "TestIndex_IsSealedWhereRunsAre"}},
 	{"documents are published that nobody wants", around("internal/worker.indexer.Wanted", "return true"), test{"test/pipeline", "TestIndex_IsNotToldOfAnythingUnlessAskedFor"}},
 	{"documents wait for the disk of one server", condition("internal/broker.Conn.streams", "replicas", "false"), test{"internal/broker", "TestIndex_WaitsForNoDiskWhereOneServerHasIt"}},
 	{"what was kept back of a run is said whatever others have said", condition("internal/worker.indexer.catchUp", "Revision Rev", "false"), test{"internal/worker", "TestIndexer_KeepsWhatOthersSaidMeanwhile"}},

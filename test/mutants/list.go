@@ -22,7 +22,7 @@ const (
 )
 
 // mutants are all of them.
-var mutants = slices.Concat(ofRuns, ofRows, ofPlans, ofRights, ofWatching, ofConsole, ofModels, ofRetention, ofServers, ofJoint, ofPartitions, ofArchives, ofReplicas, ofSecrets)
+var mutants = slices.Concat(ofRuns, ofRows, ofWords, ofPlans, ofRights, ofWatching, ofConsole, ofModels, ofRetention, ofServers, ofJoint, ofPartitions, ofArchives, ofReplicas, ofSecrets)
 
 // ofRuns are noticed by the simulator.
 var ofRuns = []mutant{

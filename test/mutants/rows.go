@@ -66,7 +66,7 @@ var ofRows = []mutant{
 			return ErrStale
 		}
 		return original(c, ev)`), rows{"T30"}},
-	{"a decision whose request has not come is not kept", condition(act+"unmatched", "Decides", "false"), rows{"T49"}},
+	{"a decision whose request has not come is not kept", condition(act+"unmatched", "Decides", "false"), rows{"T22", "T49"}},
 	{"a decision whose request has not come is kept for ever", condition(act+"unmatched", "EarlyDecisions", "true"), rows{"T49"}},
 	{"that nobody decided is not told", statement(step+"undecided", "Decisions", ""), rows{"F39"}},
 	{"refused decisions are not recorded", statement(step+"rejected", "Decisions", ""), rows{"L70"}},

@@ -68,44 +68,53 @@ func contextRecord(t *testing.T) {
 	equal(t, "interactions at the end", end.Turns, 3)
 }
 
-// delegation is row B8.
+// delegation is row B8: who is called knows by whom, for which run and with which call, and the answer comes back; to any depth, of which
+// three levels are shown.
 func delegation(t *testing.T) {
-	clerk := callable("clerk")
+	helper := callable("helper")
+	clerk := callable("clerk", calling(helper))
 	child := callable("child", calling(clerk))
 	parent := desk(calling(child))
 	parent.Spec.System = delegatedSystem
 	scripts := map[string]*sdktest.Model{
 		"desk": sdktest.Script(
 			sdktest.Ask(sdktest.Tool("test_child", message("one")), sdktest.Tool("test_child", message("two"))), sdktest.Say("both")),
-		"child": sdktest.Script(sdktest.Ask(sdktest.Tool("test_clerk", message("please"))), sdktest.Say("from a child")),
-		"clerk": sdktest.Script(sdktest.Say("from a clerk")),
+		"child":  sdktest.Script(sdktest.Ask(sdktest.Tool("test_clerk", message("please"))), sdktest.Say("from a child")),
+		"clerk":  sdktest.Script(sdktest.Ask(sdktest.Tool("test_helper", message("quick"))), sdktest.Say("from a clerk")),
+		"helper": sdktest.Script(sdktest.Say("from a helper")),
 	}
-	h := start(t, byModel(scripts), parent, child, clerk)
+	h := start(t, byModel(scripts), parent, child, clerk, helper)
 	r := h.Run("desk", message("hello"))
 	succeeds(t, h, r, `{"response": "both"}`)
 
 	equal(t, "the first agent's system prompt", last(t, scripts["desk"]).System, "called by nobody")
 	calls := uses(t, last(t, scripts["desk"]).Messages, 2)
-	want := map[string]bool{}
+	wantClerk, wantHelper := map[string]bool{}, map[string]bool{}
 	for i, c := range calls {
 		sub := harness.Run{Key: wire.NewRunKey(r.Subject + "/" + c.CallID)}
 		state := h.State(sub)
 		equal(t, "delegation of the child", state.Init.DelegatedBy, &sdk.Delegation{Agent: "desk", Run: r.Subject, Call: c.CallID})
 		equal(t, "the child's message", state.Messages()[0].PlainText(), []string{"one", "two"}[i])
 		grand := uses(t, state.Messages(), 1)[0].CallID
-		want["called by child in "+state.Run+" with "+grand] = true
+		wantClerk["called by child in "+state.Run+" with "+grand] = true
 		end := h.State(harness.Run{Key: wire.NewRunKey(state.Run + "/" + grand)})
 		equal(t, "delegation of the clerk", end.Init.DelegatedBy, &sdk.Delegation{Agent: "child", Run: state.Run, Call: grand})
 		equalJSON(t, "the clerk's answer to the child", []byte(results(t, state.Messages(), 1)[0].Text), `{"response": "from a clerk"}`)
+		wantHelper["called by clerk in "+end.Run+" with "+uses(t, end.Messages(), 1)[0].CallID] = true
+		equalJSON(t, "the helper's answer to the clerk", []byte(results(t, end.Messages(), 1)[0].Text), `{"response": "from a helper"}`)
 	}
-	got := map[string]bool{}
-	for _, request := range asked(t, scripts["clerk"], 2) {
-		got[request.System] = true
-		if text := request.Messages[0].PlainText(); strings.Contains(text, sdk.ParentSubjectField) {
-			t.Errorf("a delegated model is shown %s", text)
+	callers := func(requests []sdk.ModelRequest) map[string]bool {
+		all := map[string]bool{}
+		for _, request := range requests {
+			all[request.System] = true
+			if text := request.Messages[0].PlainText(); strings.Contains(text, sdk.ParentSubjectField) {
+				t.Errorf("a delegated model is shown %s", text)
+			}
 		}
+		return all
 	}
-	equal(t, "who the clerks know to have called them", got, want)
+	equal(t, "who the clerks know to have called them", callers(asked(t, scripts["clerk"], 4)), wantClerk)
+	equal(t, "who the helpers know to have called them", callers(asked(t, scripts["helper"], 2)), wantHelper)
 	for _, c := range results(t, last(t, scripts["desk"]).Messages, 2) {
 		equalJSON(t, "a child's answer", []byte(c.Text), `{"response": "from a child"}`)
 	}

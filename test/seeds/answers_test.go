@@ -193,9 +193,8 @@ func missingContext(t *testing.T) {
 	h.Publish(subject, wire.Event{ID: "answer", Source: "shop.find", Type: "shop.find.done", Data: []byte(`{"value":"x"}`)})
 	letter := h.DeadLetter()
 	equal(t, "dead letter", []string{letter.Reason, letter.Subject}, []string{string(sdk.CodeUnknownRun), subject})
-	if letter.Detail == "" {
-		t.Error("the dead letter does not say what is wrong")
-	}
+	equal(t, "what is wrong", letter.Detail, "unknown_run: no run waits for this message: its run has no journal. "+
+		"If the run had begun, the journal is lost; agentd reconcile ends such runs")
 	if entries := h.Parts(harness.Run{Key: key}); len(entries) > 0 {
 		t.Errorf("the response made a run: %v", statuses(entries))
 	}

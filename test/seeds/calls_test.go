@@ -14,6 +14,7 @@ import (
 	"agentd/internal/mcp"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 // toolset is one with those tools.
@@ -285,13 +286,13 @@ func argumentsSet(t *testing.T) {
 }
 
 // modelFollowed is row F54: a run keeps the model that it started with, unless its agent says that it follows the current one: then it
-// asks that from its next interaction on.
+// asks that, with all settings of it, from its next interaction on.
 func modelFollowed(t *testing.T) {
 	for _, follows := range []bool{true, false} {
 		t.Run(fmt.Sprint(follows), func(t *testing.T) {
 			spec := func(model string) sdk.Agent {
 				a := desk(service("shop.find"))
-				a.Spec.Model.Name = model
+				a.Spec.Model.Name, a.Spec.Model.MaxTokens = model, map[string]int{"first": 100, "second": 200, "third": 300}[model]
 				if follows {
 					a.Spec.Model.Follow = sdk.FollowCurrent
 				}
@@ -299,7 +300,7 @@ func modelFollowed(t *testing.T) {
 			}
 			model := sdktest.Script(find(1), find(2), sdktest.Say("done"))
 			h := start(t, model, spec("first"))
-			r := h.Run("desk", message("hello"))
+			r, l := heardRun(t, h)
 			for _, name := range []string{"second", "third"} {
 				call := h.Call("shop.find")
 				h.Replace(spec(name)) // while the run waits
@@ -310,11 +311,15 @@ func modelFollowed(t *testing.T) {
 			for _, request := range model.Requests() {
 				asked = append(asked, request.Model)
 			}
-			want := []string{"first", "first", "first"}
+			want, most := []string{"first", "first", "first"}, []string{"100", "100", "100"}
 			if follows {
-				want = []string{"first", "second", "third"}
+				want, most = []string{"first", "second", "third"}, []string{"100", "200", "300"}
 			}
 			equal(t, "models that are asked", asked, want)
+			l.await(t, wire.LiveTurnStarted, len(most))
+			for i, turn := range l.heard(wire.LiveTurnStarted) {
+				ordered(t, turn, `"max_tokens":`+most[i])
+			}
 			entries := h.Parts(r)
 			equal(t, "the run's spec at its end", entries[len(entries)-1].Head.Spec, entries[0].Head.Spec)
 		})

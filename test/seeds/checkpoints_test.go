@@ -7,7 +7,6 @@ import (
 	"agentd/internal/core"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
-	"agentd/sdk/wire"
 )
 
 // checkpoints are the names of the commit points of a journal, in order.
@@ -58,17 +57,21 @@ func messagesOnce(t *testing.T) {
 		}
 		return model.Generate(ctx, req, nil)
 	}), desk(service("shop.find")))
-	r := h.Run("desk", message("hello"))
+	init := other(h, "desk", "hats", message("hello"))
+	r := h.Send("desk", init)
 	call := h.Call("shop.find")
-	equal(t, "the id follows from the content", call.Event.ID,
-		wire.CallID(r.Key, r.Init, 1, 0, "shop_find", []byte(`{"n":1}`)))
+	// The function call_id of docs/wire.md says so.
+	equal(t, "the id follows from the content", call.Event.ID, "c1-0-spk6fxqyspnlssrbjfiaq4iipa")
 	call.Answer("shop.find.done", value("it"))
 	h.Until(r, "told the answer", func(s core.State) bool { return s.Rev == 3 })
 	h.PublishAgain(call, call.Response("shop.find.done", value("other")))
-	again := h.Init("desk", message("hello"))
-	h.Send("desk", again) // the same init event
+	h.Send("desk", init) // the same init event
 	close(heard)
 	succeeds(t, h, r, `{"response": "done"}`)
 	equal(t, "results", len(results(t, h.Messages(r), 1)), 1)
 	equal(t, "model calls", len(model.Requests()), 2)
+
+	h = start(t, sdktest.Script(find(2)), desk(service("shop.find")))
+	h.Send("desk", other(h, "desk", "hats", message("hello")))
+	equal(t, "of another content", h.Call("shop.find").Event.ID, "c1-0-cnbktjr7gmjx3oruzowejexdx4")
 }

@@ -210,8 +210,27 @@ func gate(t *testing.T) {
 	}
 }
 
+// exactGate is row L12's number: with 1,500 tokens left a round is made, with 1,499 it is not.
+func exactGate(t *testing.T) {
+	a := desk()
+	a.Spec.Model.ContextWindow, a.Tools = 8000, []sdk.Tool{echo("note")}
+	told := func(bytes int) ledger {
+		h := start(t, sdktest.Script(sdktest.Say("done")), a)
+		l := listen(t, h, t.Name())
+		succeeds(t, h, h.Run("desk", message(strings.Repeat("x", bytes))), `{"response": "done"}`)
+		l.await(t, "run.finished", 1)
+		return ledgers(t, l.all())[0]
+	}
+	spare := told(3200).Remaining + 1000 // without the task, of which 3.2 bytes are a token
+	for left, final := range map[int]bool{1500: false, 1499: true} {
+		l := told((spare - left) * 16 / 5)
+		equal(t, "what is left, and whether it is the last", []any{l.Remaining, l.Final}, []any{left, final})
+	}
+}
+
 func gates(t *testing.T) {
 	t.Run("what is left", gate)
+	t.Run("exactly", exactGate)
 	t.Run("with hooks", everyPromptFits)
 }
 

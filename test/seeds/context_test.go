@@ -126,6 +126,7 @@ func compactionHolds(t *testing.T) {
 
 // allCompaction is row F43.
 func allCompaction(t *testing.T) {
-	t.Run("half", compaction)
+	t.Run("summary", compaction)
+	t.Run("older half at 80 %", olderHalf)
 	t.Run("hysteresis", compactionHolds)
 }

@@ -2,6 +2,7 @@ package seeds_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -27,8 +28,7 @@ func failing(name string) sdk.Tool {
 	})
 }
 
-// stopConditions is rows T43, T56 and F36: each condition ends the run with its own reason, when the calls of the
-// round have results, and what it counts survives a restart.
+// stopConditions is rows T43, T52 and F36: each condition ends the run with its own reason, when the calls of the round have results.
 func stopConditions(t *testing.T) {
 	note := func(args ...int) sdk.ModelReply {
 		var calls []sdk.ToolRequest
@@ -87,18 +87,72 @@ func stopConditions(t *testing.T) {
 		equal(t, "reason", reason(h, r), "stopped:text")
 		results(t, h.Messages(r), 1)
 	})
-	t.Run("counted over restarts", func(t *testing.T) {
-		a := desk(service("shop.find"))
-		a.Spec.Stop.Errors = 3
-		h := start(t, sdktest.Script(find(1), find(2), find(3)), a)
-		r := h.Run("desk", message("hello"))
-		for range 3 {
-			h.Suspended(r, 1)
-			h.Restart()
-			h.Call("shop.find").Fail(wire.Problem{ErrorName: "no", ErrorMessage: "not today", Code: sdk.CodeTool})
+}
+
+// countersPersist is row T56: whatever a run counts, its next worker goes on counting.
+func countersPersist(t *testing.T) {
+	child := callable("child")
+	for name, c := range map[string]struct {
+		reason  string
+		set     func(*sdk.AgentSpec)
+		replies []sdk.ModelReply
+	}{
+		"errors":     {"stalled:errors", func(s *sdk.AgentSpec) { s.Stop.Errors = 3 }, []sdk.ModelReply{find(1), find(2), find(3)}},
+		"same error": {"stalled:same_error", func(s *sdk.AgentSpec) { s.Stop.SameError = 3 }, []sdk.ModelReply{find(1), find(2), find(3)}},
+		"loop":       {"stalled:loop", func(s *sdk.AgentSpec) { s.Stop.Repeats = 3 }, []sdk.ModelReply{find(1), find(1), find(1)}},
+		// Each reply has two tokens, and so has the child's.
+		"tokens": {"quota:tokens", func(s *sdk.AgentSpec) { s.Limits.Tokens = 6 }, []sdk.ModelReply{find(1), find(2), find(3)}},
+		"tokens of agents": {
+			"quota:tokens", func(s *sdk.AgentSpec) { s.Limits.Tokens = 6 },
+			[]sdk.ModelReply{sdktest.Ask(sdktest.Tool("test_child", message("look"))), find(1)},
+		},
+		"interactions": {"quota:interactions", func(s *sdk.AgentSpec) { s.Limits.Interactions = 3 }, []sdk.ModelReply{find(1), find(2), find(3)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := desk(service("shop.find"), calling(child))
+			c.set(&a.Spec)
+			h := start(t, byModel(map[string]*sdktest.Model{
+				"desk": sdktest.Script(append(c.replies, sdktest.Say("never"))...), "child": sdktest.Script(sdktest.Say("found")),
+			}), a, child)
+			r := h.Run("desk", message("hello"))
+			for _, reply := range c.replies {
+				if reply.Calls[0].Name != "shop_find" {
+					continue
+				}
+				call := h.Call("shop.find")
+				h.Suspended(r, 1)
+				h.Restart()
+				call.Fail(wire.Problem{ErrorName: "no", ErrorMessage: "not today", Code: sdk.CodeTool})
+			}
+			equal(t, "reason", reason(h, r), c.reason)
+		})
+	}
+	t.Run("reminders", remindersPersist)
+}
+
+// remindersPersist is row T56 for replies without a call, between which a run waits only where somebody pauses it.
+func remindersPersist(t *testing.T) {
+	asked, goOn := make(chan struct{}), make(chan struct{})
+	script := sdktest.Script(sdktest.Say("Hm."), sdktest.Say("Hm."), complete(map[string]any{"response": "never"}))
+	model := sdktest.ModelFunc(func(ctx context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
+		if req.Interactions.Current == 0 {
+			close(asked)
+			<-goOn
 		}
-		equal(t, "reason", reason(h, r), "stalled:errors")
+		return script.Generate(ctx, req, nil)
 	})
+	a := desk()
+	a.Spec.Builtin, a.Spec.NoToolCall = []string{"task_completion"}, &sdk.NoToolCall{Policy: sdk.NoToolCallRemind, Reminders: 1}
+	h := start(t, model, a)
+	r := h.Run("desk", message("hello"))
+	<-asked
+	operate(h, r, wire.ControlPause)
+	h.Until(r, "paused", func(s core.State) bool { return s.Paused != nil })
+	close(goOn)
+	h.Until(r, "reminded", func(s core.State) bool { return s.Turns == 1 })
+	h.Restart()
+	operate(h, r, wire.ControlResume)
+	equal(t, "reason", reason(h, r), "stalled:no_tool_call")
 }
 
 // budgetPassedDown: an agent that is called gets what is left of the tokens, and what it does not need comes back.
@@ -135,47 +189,61 @@ func budgetPassedDown(t *testing.T) {
 }
 
 // breakingTools is rows F19, F20, F21, F22, F23 and F60: task_completion ends the run, only when it succeeds; ask_question and
-// converse suspend it; and the results of all are in the conversation.
+// converse suspend it, a question with no more than four suggestions; and the results of all are in the conversation, which the model
+// sees from its next call on.
 func breakingTools(t *testing.T) {
 	a := agent("desk", contract(deskType, anyObject, numberAnswer))
 	a.Spec.Builtin = []string{"task_completion", "ask_question", "converse"}
+	suggesting := func(answers ...string) sdk.ModelReply {
+		return sdktest.Ask(sdktest.Tool("ask_question", map[string]any{"question": "How many?", "suggestions": answers}))
+	}
 	model := sdktest.Script(
 		sdktest.Ask(sdktest.Tool("task_completion", map[string]any{})),
-		sdktest.Ask(sdktest.Tool("ask_question", map[string]any{"question": "How many?", "suggestions": []string{"1", "2"}})),
+		suggesting("1", "2", "3", "4", "5"), suggesting("1", "2", "3", "4"),
+		sdktest.Ask(sdktest.Tool("ask_question", map[string]any{"question": "Really?"})),
 		sdktest.Ask(sdktest.Tool("converse", message("As you like."))),
 		complete(map[string]any{"answer": 2}))
 	h := start(t, model, a)
 	r := h.Run("desk", message("hello"))
 	question := h.Call(sdk.TypeQuestion)
-	equal(t, "suggestions", question.Data()["suggestions"], any([]any{"1", "2"}))
+	equal(t, "suggestions", question.Data()["suggestions"], any([]any{"1", "2", "3", "4"}))
 	question.Answer("agentd.question.answered", map[string]any{"answer": "2"})
+	h.Call(sdk.TypeQuestion).Answer("agentd.question.answered", map[string]any{"answer": "Yes."})
 	said := h.Call(sdk.TypeConversationTurn)
 	equal(t, "what is said", said.Data()["message"], any("As you like."))
 	said.Answer("agentd.conversation.answered", map[string]any{"message": "Thanks.", "end": true})
 	succeeds(t, h, r, `{"answer": 2}`)
 	equal(t, "reason", reason(h, r), "stopped:tool")
-	told := results(t, h.Messages(r), 4)
+	told := results(t, last(t, model).Messages, 5) // as the model sees them
 	equal(t, "a completion that failed", problem(t, told[0]).Code, sdk.CodeContractViolation)
-	equalJSON(t, "answer", []byte(told[1].Text), `{"answer": "2"}`)
-	equalJSON(t, "what the person said", []byte(told[2].Text), `{"message": "Thanks.", "end": true}`)
-	equalJSON(t, "result", []byte(told[3].Text), `{"answer": 2}`)
+	equal(t, "five suggestions", problem(t, told[1]).Code, sdk.CodeContractViolation)
+	equalJSON(t, "answer", []byte(told[2].Text), `{"answer": "2"}`)
+	equalJSON(t, "answer to a question without suggestions", []byte(told[3].Text), `{"answer": "Yes."}`)
+	equalJSON(t, "what the person said", []byte(told[4].Text), `{"message": "Thanks.", "end": true}`)
+	kept := results(t, h.Messages(r), 6)
+	equal(t, "what is kept of what the model saw", kept[:5], told)
+	equalJSON(t, "result", []byte(kept[5].Text), `{"answer": 2}`)
 }
 
-// noToolCall is rows F26, F29 and F34: a reply without a call is answered with a reminder that is not kept.
+// noToolCall is rows F26, F29 and F34: a reply without a call is answered with a reminder, which is in the next request alone and is not kept.
 func noToolCall(t *testing.T) {
 	reminded := func(policy sdk.NoToolCallPolicy, replies ...sdk.ModelReply) (*harness.Harness, harness.Run, *sdktest.Model) {
 		a := desk()
-		a.Spec.Builtin = []string{"task_completion"}
+		a.Tools, a.Spec.Builtin = []sdk.Tool{echo("note")}, []string{"task_completion"}
 		a.Spec.NoToolCall = &sdk.NoToolCall{Policy: policy, Reminders: 1, Text: "Use a tool."}
 		model := sdktest.Script(replies...)
 		h := start(t, model, a)
 		return h, h.Run("desk", message("hello")), model
 	}
-	h, r, model := reminded(sdk.NoToolCallRemind, sdktest.Say("Hm."), complete(map[string]any{"response": "done"}))
+	h, r, model := reminded(sdk.NoToolCallRemind,
+		sdktest.Say("Hm."), sdktest.Ask(sdktest.Tool("note", n(1))), complete(map[string]any{"response": "done"}))
 	succeeds(t, h, r, `{"response": "done"}`)
-	second := asked(t, model, 2)[1]
-	equal(t, "lifecycle", second.Lifecycle, sdk.LifecycleReminder)
-	equal(t, "reminder", second.Messages[len(second.Messages)-1].PlainText(), "Use a tool.")
+	requests := asked(t, model, 3)
+	equal(t, "lifecycle", requests[1].Lifecycle, sdk.LifecycleReminder)
+	equal(t, "reminder", lastSaid(requests[1]), "Use a tool.")
+	for i, times := range []int{0, 1, 0} {
+		equal(t, fmt.Sprint("reminders in request ", i), said(requests[i].Messages, "Use a tool."), times)
+	}
 	for _, m := range h.Messages(r) {
 		equal(t, "the reminder is kept", strings.Contains(m.PlainText(), "Use a tool."), false)
 	}

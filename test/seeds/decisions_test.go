@@ -220,6 +220,12 @@ func givenBack(t *testing.T, h *harness.Harness) {
 	t.Fatal("no message was delivered again")
 }
 
+// drained is row T22: those decisions that match nothing yet are kept.
+func drained(t *testing.T) {
+	t.Run("matched", func(t *testing.T) { show(t, decisionsDrained) })
+	t.Run("kept", func(t *testing.T) { show(t, unmatchedDecisions) })
+}
+
 // decisionsDrained is rows T22 and T48: a decision counts for the request whose subject and hash it has, once; others
 // are recorded or dead-lettered, and end nothing.
 func decisionsDrained(t *testing.T) {

@@ -4,11 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"go/parser"
-	"go/token"
-	"os"
-	"path/filepath"
-	"strconv"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -22,20 +18,15 @@ import (
 	"agentd/sdk/sdktest"
 )
 
-// oneEngine is row B1.
+// oneEngine is row B1: what drives runs needs no broker, itself or through what it imports, and imports no contracts.
 func oneEngine(t *testing.T) {
-	foreign := []string{"agentd/internal/broker", "agentd/internal/contracts", "agentd/internal/handler", "github.com/nats-io/"}
-	for _, folder := range []string{"../../internal/core", "../../internal/runner"} {
-		for file, imports := range importsOf(t, folder) {
-			for _, path := range imports {
-				for _, f := range foreign {
-					if strings.HasPrefix(path, f) {
-						t.Errorf("%s imports %s", file, path)
-					}
-				}
-			}
-		}
+	know, need := engineImports(t, "-f", `{{join .Imports "\n"}}`), engineImports(t, "-deps")
+	ordered(t, know, "agentd/sdk\n")
+	ordered(t, need, "agentd/internal/core\n", "agentd/internal/runner\n")
+	for _, foreign := range []string{"agentd/internal/broker", "agentd/internal/handler", "github.com/nats-io/"} {
+		equal(t, "the engine needs "+foreign, strings.Contains(need, foreign), false)
 	}
+	equal(t, "the engine knows contracts", strings.Contains(know, "agentd/internal/contracts"), false)
 	// The same engine, whatever keeps its journals, drives a run that begins and one that goes on.
 	journal := func(openStore func(*broker.Conn) runner.Store) []string {
 		model := sdktest.Script(sdktest.Ask(sdktest.Tool("shop_find", n(1))), sdktest.Say("done"))
@@ -61,35 +52,16 @@ func oneEngine(t *testing.T) {
 	equal(t, "entries", len(inMemory), 4)
 }
 
-// importsOf are the imports of a folder's sources, tests aside, by file.
-func importsOf(t *testing.T, folder string) map[string][]string {
+// engineImports is what go list says of the two packages of the engine.
+func engineImports(t *testing.T, of ...string) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no sources in %s: %v", folder, err)
+	list := exec.CommandContext(t.Context(), "go", append(append([]string{"list"}, of...), "agentd/internal/core", "agentd/internal/runner")...)
+	list.Stderr = t.Output()
+	packages, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
 	}
-	imports := map[string][]string{}
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
-		}
-		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, source, parser.ImportsOnly)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, i := range parsed.Imports {
-			path, err := strconv.Unquote(i.Path.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			imports[file] = append(imports[file], path)
-		}
-	}
-	return imports
+	return string(packages)
 }
 
 // streamListener is row B12.

@@ -73,13 +73,16 @@ func evaluation(t *testing.T) {
 		t.Fatal(err)
 	}
 	const all = "selection 5 1.00 1.00, chain 5 1.00 1.00, edge 5 1.00 1.00"
-	for name, want := range map[string]struct{ cases, fault string }{
-		"right":          {all, ""},
-		"wrong tool":     {"selection 0 0.00 0.00" + all[len("selection 5 1.00 1.00"):], "calls buy, want find"},
-		"wrong argument": {"selection 0 0.00 0.00" + all[len("selection 5 1.00 1.00"):], `calls find with {"article":"cap"}: want {"article":"hat"}`},
-		"right 3 of 5":   {"selection 3 0.60 0.10" + all[len("selection 5 1.00 1.00"):], "answers before it calls find"}, // C(3,3)/C(5,3) is 1/10
-		"too eager":      {"selection 5 1.00 1.00, chain 5 1.00 1.00, edge 0 0.00 0.00", "calls find, which is one call too many"},
-		"forgetful":      {"selection 5 1.00 1.00, chain 0 0.00 0.00, edge 5 1.00 1.00", `calls buy with {"article":"hat","pieces":2}: $.article: expected "h-7", got string "hat"`},
+	for name, want := range map[string]struct {
+		cases, fault string
+		wrong        int
+	}{
+		"right":          {all, "", 0},
+		"wrong tool":     {"selection 0 0.00 0.00" + all[len("selection 5 1.00 1.00"):], "calls buy, want find", 5},
+		"wrong argument": {"selection 0 0.00 0.00" + all[len("selection 5 1.00 1.00"):], `calls find with {"article":"cap"}: want {"article":"hat"}`, 5},
+		"right 3 of 5":   {"selection 3 0.60 0.10" + all[len("selection 5 1.00 1.00"):], "answers before it calls find", 2}, // C(3,3)/C(5,3) is 1/10
+		"too eager":      {"selection 5 1.00 1.00, chain 5 1.00 1.00, edge 0 0.00 0.00", "calls find, which is one call too many", 5},
+		"forgetful":      {"selection 5 1.00 1.00, chain 0 0.00 0.00, edge 5 1.00 1.00", `calls buy with {"article":"hat","pieces":2}: $.article: expected "h-7", got string "hat"`, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			model, err := models.Provider(sdk.ModelSpec{Provider: "mock", Name: name})
@@ -98,6 +101,7 @@ func evaluation(t *testing.T) {
 			}
 			equal(t, "cases", strings.Join(cases, ", "), want.cases)
 			equal(t, "passed", r.Passed(), want.fault == "")
+			equal(t, "tries that are wrong", len(wrong), want.wrong)
 			for _, line := range wrong {
 				_, fault, _ := strings.Cut(strings.TrimPrefix(line, "try "), " ")
 				equal(t, "fault", fault, want.fault)

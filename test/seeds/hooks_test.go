@@ -175,8 +175,36 @@ func count(list []string, what string) int {
 	return n
 }
 
+// terminatesFirst is rows T8, T9 and T44: a hook ends the run before the model is asked, and is the reason.
+func terminatesFirst(t *testing.T) {
+	a := desk()
+	a.Hooks.Phases = []sdk.Hook{{Name: "stopper", BeforeInference: func(context.Context, sdk.Snapshot) (sdk.InferenceEffects, error) {
+		return sdk.InferenceEffects{Terminate: "no more"}, nil
+	}}}
+	model := sdktest.Script(sdktest.Say("never"))
+	h := start(t, model, a)
+	r := h.Run("desk", message("hello"))
+	p := fails(t, h, r, deskType)
+	equal(t, "problem", []string{string(p.Code), p.ErrorMessage}, []string{"terminated", "no more"})
+	equal(t, "reason", reason(h, r), "terminated:stopper")
+	asked(t, model, 0)
+}
+
+// stepHooks is row T8.
+func stepHooks(t *testing.T) {
+	t.Run("called", func(t *testing.T) { show(t, phasesInOrder) })
+	t.Run("terminate", func(t *testing.T) { show(t, terminatesFirst) })
+}
+
+// allHooks is row F56.
+func allHooks(t *testing.T) {
+	t.Run("called", func(t *testing.T) { show(t, phasesInOrder) })
+	t.Run("gates", allGates)
+}
+
 // hookTerminates is rows T9 and T44: a hook ends the run before the model is asked, or after its reply and before any call.
 func hookTerminates(t *testing.T) {
+	show(t, terminatesFirst)
 	ran := false
 	a := desk()
 	a.Tools = []sdk.Tool{internal("note", func(context.Context, sdk.ToolCall) ([]byte, error) {
@@ -403,7 +431,13 @@ func hookState(t *testing.T) {
 	equal(t, "kept", kept, []string{"1", "2"})
 }
 
-// hooksOverFailures is row T10's other half: AfterInference and StepEnd see a model call that failed.
+// distinctExits is row T10: a model call that fails is an error, one that is cancelled is not.
+func distinctExits(t *testing.T) {
+	t.Run("error", hooksOverFailures)
+	t.Run("cancelled", func(t *testing.T) { show(t, twoCancels) })
+}
+
+// hooksOverFailures is row T10's one half: AfterInference and StepEnd see a model call that failed.
 func hooksOverFailures(t *testing.T) {
 	var p phases
 	a := desk()

@@ -62,8 +62,34 @@ func incompleteReply(t *testing.T) {
 	})
 }
 
+// incompletePhrases is row L25 for what says in other ways that work is left: a part of what there is, and what has not been done yet.
+func incompletePhrases(t *testing.T) {
+	h, r, model, _ := listed(t, sdk.Answers{Incomplete: 9}, sdktest.Say("I have renamed 3 of the 8 files."),
+		sdktest.Say("I renamed a.png, b.png has not been renamed yet."), sdktest.Say("All files have been renamed."))
+	succeeds(t, h, r, `{"response": "All files have been renamed."}`)
+	asked(t, model, 4)
+}
+
+func allIncomplete(t *testing.T) {
+	t.Run("counted", func(t *testing.T) { show(t, incompleteReply) })
+	t.Run("phrases", incompletePhrases)
+}
+
+// shortQuestion is row L28 for a question without any of the phrases.
+func shortQuestion(t *testing.T) {
+	h, r, model, _ := listed(t, sdk.Answers{Deflecting: 3}, sdktest.Say("Was that with a.png or with b.png?"), sdktest.Say("Two files."))
+	succeeds(t, h, r, `{"response": "Two files."}`)
+	asked(t, model, 3)
+}
+
+func allDeflecting(t *testing.T) {
+	t.Run("phrases", func(t *testing.T) { show(t, deflectingReply) })
+	t.Run("short question", shortQuestion)
+}
+
 // deflectingReply is rows L28 and L29: a question that nobody answers is sent back three times, and then accepted.
 func deflectingReply(t *testing.T) {
+	equal(t, "the preset", sdk.SmallModel(), sdk.Answers{Incomplete: 10, Deflecting: 3, Summary: true})
 	question := sdktest.Say("What would you like me to do with them?")
 	h, r, model, _ := listed(t, sdk.Answers{Deflecting: 3}, sdktest.Say("I don't have access to the files."), question, question, question)
 	succeeds(t, h, r, `{"response": "What would you like me to do with them?"}`)

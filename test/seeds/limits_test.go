@@ -37,6 +37,7 @@ func runTimesOut(t *testing.T) {
 			equal(t, "code", string(fails(t, h, r, deskType).Code), "deadline_exceeded")
 			equal(t, "reason", reason(h, r), "deadline:run")
 			entries := h.Parts(r)
+			equal(t, "deadline", entries[0].Head.Deadline-entries[0].At, int64(400))
 			if lasted := entries[len(entries)-1].At - entries[0].At; lasted < 400 || lasted > 60_000 {
 				t.Errorf("a run of 400 ms lasted %d", lasted)
 			}
@@ -44,10 +45,17 @@ func runTimesOut(t *testing.T) {
 	}
 }
 
+// allReasons is row T43.
+func allReasons(t *testing.T) {
+	t.Run("conditions", func(t *testing.T) { show(t, stopConditions) })
+	t.Run("ways", func(t *testing.T) { show(t, runEndOnEveryPath) })
+	t.Run("time", func(t *testing.T) { show(t, runTimesOut) })
+}
+
 // allStopConditions is row T52: rounds, time, tokens, errors, tool, text and loops each end the run with a reason of their own.
 func allStopConditions(t *testing.T) {
 	t.Run("conditions", func(t *testing.T) { show(t, stopConditions) })
-	t.Run("time", runTimesOut)
+	t.Run("time", func(t *testing.T) { show(t, runTimesOut) })
 	t.Run("tool", func(t *testing.T) {
 		a := desk()
 		a.Tools, a.Spec.StopOn = []sdk.Tool{echo("note"), echo("finish")}, []string{"finish"}

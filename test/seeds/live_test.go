@@ -1,11 +1,13 @@
 package seeds_test
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"agentd/sdk/wire"
 
@@ -131,6 +133,42 @@ func loopEvents(t *testing.T) {
 	}
 }
 
+// streamed is a model that says what it writes while it writes it.
+type streamed func(context.Context, func(sdk.Delta)) (sdk.ModelReply, error)
+
+func (s streamed) Generate(ctx context.Context, _ sdk.ModelRequest, onDelta func(sdk.Delta)) (sdk.ModelReply, error) {
+	return s(ctx, onDelta)
+}
+
+// earlyToolName is row F33: who watches knows the tool of a call while the model still writes its arguments.
+func earlyToolName(t *testing.T) {
+	goOn := make(chan struct{})
+	model := streamed(func(ctx context.Context, onDelta func(sdk.Delta)) (sdk.ModelReply, error) {
+		parts := []string{`<tool>{"server_name":"local","tool_name":"note",`, `"arguments":{"n":1}}</tool>`}
+		onDelta(sdk.Delta{Text: parts[0]})
+		select {
+		case <-goOn:
+		case <-ctx.Done(): // the test has failed
+			return sdk.ModelReply{}, ctx.Err()
+		}
+		onDelta(sdk.Delta{Text: parts[1]})
+		return sdktest.Say(parts[0] + parts[1]), nil
+	})
+	a := noting()
+	a.Spec.Limits.Interactions = 1
+	h := start(t, inText(t, model), a)
+	r, l := heardRun(t, h)
+	l.await(t, "call.started", 1)
+	equal(t, "while the arguments are written", l.heard("call.started", "call.ended"), []string{`call.started {"tool":"note"}`})
+	close(goOn)
+	equal(t, "reason", reason(h, r), "quota:interactions")
+}
+
+func allFragments(t *testing.T) {
+	t.Run("parts", func(t *testing.T) { show(t, fragmentEvents) })
+	t.Run("early tool name", earlyToolName)
+}
+
 // fragmentEvents is rows F32 and F33: what a reply is made of is told as it is made, each part with its start and end, and a
 // call's tool before its arguments. Thinking is kept nowhere.
 func fragmentEvents(t *testing.T) {
@@ -170,13 +208,15 @@ func fragmentEvents(t *testing.T) {
 // envelope is row T62: every live event names its run, its turn and the time, and has an id; those that the journal has are
 // numbered so that texts of the attribute sequence sort as the events were told.
 func envelope(t *testing.T) {
+	began := time.Now().Add(-time.Second)
 	a := desk(service("shop.find"))
 	a.Tools = []sdk.Tool{echo("note")}
 	h := start(t, sdktest.Script(sdktest.Ask(sdktest.Tool("note", n(1)), sdktest.Tool("shop_find", n(2))), sdktest.Say("done")), a)
 	r, events := watchedRun(t, h, func() {
 		h.Call("shop.find").Answer("shop.find.done", value("it"))
 	})
-	before, ids := "", map[string]bool{}
+	before, ids, told := "", map[string]bool{}, 0
+	turns := map[string]int{wire.MilestoneStarted: 0, wire.MilestoneCall: 1, wire.MilestoneResult: 1, wire.MilestoneFinished: 2}
 	for _, l := range events {
 		data, err := json.Marshal(l)
 		if err != nil {
@@ -193,6 +233,13 @@ func envelope(t *testing.T) {
 			t.Errorf("the envelope is not complete, or its id is not its own: %s", data)
 		}
 		ids[e.ID] = true
+		if at, err := time.Parse(time.RFC3339, e.Time); err != nil || at.Before(began) || at.After(time.Now().Add(time.Second)) {
+			t.Errorf("%s is of the time %s: %v", e.Type, e.Time, err)
+		}
+		if turn, ok := turns[l.Type]; ok {
+			equal(t, "turn of "+l.Type, *e.Turn, turn)
+			told++
+		}
 		if !l.Ephemeral && e.Sequence <= before {
 			t.Errorf("%s has the sequence %s after %s", e.Type, e.Sequence, before)
 		}
@@ -200,5 +247,5 @@ func envelope(t *testing.T) {
 			before = e.Sequence
 		}
 	}
-	equal(t, "turns", []int{events[0].Turn, events[len(events)-1].Turn}, []int{0, 2})
+	equal(t, "events whose turns are known", told, 1+2+2+1)
 }

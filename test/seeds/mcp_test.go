@@ -122,22 +122,27 @@ func program(t *testing.T) *mcp.Server {
 // calls go to the server of the name, arguments are validated before, and texts are the result.
 func mcpTools(t *testing.T) {
 	a := desk(service("shop.find"))
-	a.Toolsets = []sdk.Toolset{mcpServer(t, "red"), mcpServer(t, "blue")}
+	red := newRemote(t, "red")
+	mcpsdk.AddTool(red.Server, &mcpsdk.Tool{Name: "two"}, func(context.Context, *mcpsdk.CallToolRequest, struct{}) (*mcpsdk.CallToolResult, any, error) {
+		return &mcpsdk.CallToolResult{Content: []mcpsdk.Content{&mcpsdk.TextContent{Text: "one"}, &mcpsdk.TextContent{Text: "two"}}}, nil, nil
+	})
+	a.Toolsets = []sdk.Toolset{toolsetOf(t, mcp.ServerConfig{Name: "red", URL: red.url}), mcpServer(t, "blue")}
 	model := sdktest.Script(
 		sdktest.Ask(
-			sdktest.Tool("red_inc", n(1)), sdktest.Tool("blue_inc", n(2)), sdktest.Tool("inc", n(3)),
+			sdktest.Tool("red_two", map[string]any{}), sdktest.Tool("red_inc", n(1)), sdktest.Tool("blue_inc", n(2)), sdktest.Tool("inc", n(3)),
 			sdktest.Tool("blue_inc", map[string]any{"n": "two"}), sdktest.Tool("red_inc", map[string]any{})),
 		sdktest.Say("done"))
 	h := start(t, model, a)
 	r := h.Run("desk", message("hello"))
 	succeeds(t, h, r, `{"response": "done"}`)
 	requests := asked(t, model, 2)
-	equal(t, "tools, those of servers last", toolNames(requests[0]), []string{"shop_find", "red_inc", "blue_inc"})
-	equal(t, "description", requests[0].Tools[2].Description, "of blue")
-	got := results(t, requests[1].Messages, 5)
-	equal(t, "results", []string{got[0].Text, got[1].Text}, []string{`{"text":"red+"}`, `{"text":"blue++"}`})
-	equal(t, "code", problem(t, got[2]).Code, sdk.CodeUnknownTool)
-	for _, refused := range got[3:] {
+	equal(t, "tools, those of servers last", toolNames(requests[0]), []string{"shop_find", "red_inc", "red_two", "blue_inc"})
+	equal(t, "description", requests[0].Tools[3].Description, "of blue")
+	got := results(t, requests[1].Messages, 6)
+	equal(t, "results, one of several texts", []string{got[0].Text, got[1].Text, got[2].Text},
+		[]string{`{"content":[{"text":"one","type":"text"},{"text":"two","type":"text"}]}`, `{"text":"red+"}`, `{"text":"blue++"}`})
+	equal(t, "code", problem(t, got[3]).Code, sdk.CodeUnknownTool)
+	for _, refused := range got[4:] {
 		equal(t, "code", problem(t, refused).Code, sdk.CodeContractViolation)
 	}
 	h.StopWorkers()
@@ -253,7 +258,8 @@ func mcpInText(t *testing.T) {
 		return messages[len(messages)-1].PlainText()
 	}
 	ordered(t, told(0), "<tools>", "server_name: local", "tool_name: inc", "</tools>", "<mcp_tools>",
-		"server_name: red", "tool_name: red_inc", "of red", "server_name: blue", "tool_name: blue_inc", "of blue", "</mcp_tools>")
+		"server_name: red", "tool_name: red_inc", "of red", `arguments: {`, `"n":{"type":"integer"}`,
+		"server_name: blue", "tool_name: blue_inc", "of blue", `arguments: {`, `"n":{"type":"integer"}`, "</mcp_tools>")
 	ordered(t, told(1), `status="success"`, `{"n":1}`)
 	ordered(t, told(2), `status="success"`, `red++`)
 	ordered(t, told(3), `status="success"`, `blue+++`)

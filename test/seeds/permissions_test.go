@@ -281,37 +281,48 @@ func approvalCache(t *testing.T) {
 	batchOfApprovals(t)
 }
 
-// gateOutcomes is rows T31, T32 and T33: a blocked, a suspended and an impossible call in one round.
+// gateOutcomes is rows T31, T32 and T33: a blocked, a suspended and impossible calls in one round, of which one is out of scope.
 func gateOutcomes(t *testing.T) {
 	a := desk(service("shop.find"), service("shop.buy"))
+	a.Tools = []sdk.Tool{echo("later")}
+	a.Spec.Rules = []sdk.HookRule{{Name: "first", When: "interactions == 0", Hide: []string{"later"}}}
 	a.Spec.Permissions = &sdk.PermissionPolicy{Rules: []sdk.PermissionRule{
 		{Tools: []string{"shop_buy"}, Verdict: sdk.PermissionDeny, Reason: "closed"},
 		{Tools: []string{"shop_find"}, Verdict: sdk.PermissionAsk},
 	}}
 	model := sdktest.Script(sdktest.Ask(
 		sdktest.Tool("shop_buy", n(1)), sdktest.Tool("shop_find", n(2)), sdktest.Tool("shop_find", map[string]any{"n": "x"}),
-		sdktest.Tool("nothing", n(3)),
+		sdktest.Tool("nothing", n(3)), sdktest.Tool("later", n(4)),
 	), sdktest.Say("done"))
 	h := start(t, model, a)
 	r := h.Run("desk", message("hello"))
 	state := h.Suspended(r, 2) // the held call and its request are open
 	var statuses []core.CallStatus
-	for _, c := range state.Calls[:4] {
+	for _, c := range state.Calls[:5] {
 		statuses = append(statuses, c.Status)
 	}
-	equal(t, "outcomes", statuses, []core.CallStatus{core.CallFailed, core.CallSuspended, core.CallFailed, core.CallFailed})
+	equal(t, "outcomes", statuses, []core.CallStatus{core.CallFailed, core.CallSuspended, core.CallFailed, core.CallFailed, core.CallFailed})
 	decide(request(t, h), allow)
 	h.Call("shop.find").Answer("shop.find.done", value("it"))
 	succeeds(t, h, r, `{"response": "done"}`)
-	told := results(t, last(t, model).Messages, 4)
-	for i, want := range map[int]sdk.Code{0: sdk.CodePermissionDenied, 2: sdk.CodeContractViolation, 3: sdk.CodeUnknownTool} {
+	told := results(t, last(t, model).Messages, 5)
+	for i, want := range map[int]sdk.Code{
+		0: sdk.CodePermissionDenied, 2: sdk.CodeContractViolation, 3: sdk.CodeUnknownTool, 4: sdk.CodeUnknownTool,
+	} {
 		equal(t, "code", problem(t, told[i]).Code, want)
 	}
 }
 
-// resumeModes is row L68: the call is made as asked, or with an approver's arguments; and an approval for the rest of the run.
+// allModes is row L68.
+func allModes(t *testing.T) {
+	t.Run("once, edit, reject, session", resumeModes)
+	t.Run("always", func(t *testing.T) { show(t, permissionStore) })
+}
+
+// resumeModes is row L68: the call is made as asked, or with an approver's arguments, or not at all; and an approval for the rest of the
+// run.
 func resumeModes(t *testing.T) {
-	model := sdktest.Script(find(1), find(2), find(3), find(4), sdktest.Say("done"))
+	model := sdktest.Script(find(1), find(2), find(5), find(3), find(4), sdktest.Say("done"))
 	h := start(t, model, gated(asks(sdk.PermissionHold, "shop_find"), service("shop.find")))
 	r := h.Run("desk", message("hello"))
 	carried := func(want string) {
@@ -324,10 +335,12 @@ func resumeModes(t *testing.T) {
 	carried(`{"n": 1}`)
 	decide(request(t, h), sdk.PermissionDecision{Decision: sdk.DecisionAllow, Args: json.RawMessage(`{"n":20}`)})
 	carried(`{"n": 20}`)
+	decide(request(t, h), sdk.PermissionDecision{Decision: sdk.DecisionDeny, Reason: "no"})
 	decide(request(t, h), sdk.PermissionDecision{Decision: sdk.DecisionAllow, Scope: sdk.ScopeTool})
 	carried(`{"n": 3}`)
 	carried(`{"n": 4}`)
 	succeeds(t, h, r, `{"response": "done"}`)
+	equal(t, "rejected", problem(t, results(t, h.Messages(r), 5)[2]).Code, sdk.CodePermissionDenied)
 }
 
 // permissionRules is row T63: rules allow, ask and deny, in order, and remember.

@@ -3,6 +3,7 @@ package seeds_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -87,8 +88,11 @@ func promptAssembly(t *testing.T) {
 			"<thinking>\nThink first.")
 		current := req.Messages[len(req.Messages)-1].PlainText()
 		input := []string{"hello", `{"n":1}`, `{"n":2}`}[i]
-		ordered(t, current, "<tools>", "tool_name: zeta", "tool_name: alpha", "</tools>", "<mcp_tools>", "tool_name: files_read",
-			"<tool_rules>", "Call one tool", "<planning>\nplanned for", "<retrieval>\nlooked up", input)
+		const schema = `arguments: {"additionalProperties":false,"properties":{"n":{"type":"integer"}},"required":["n"],"type":"object"}`
+		ordered(t, current, "<tools>", "tool_name: zeta", schema, "tool_name: alpha", schema, "</tools>",
+			"<mcp_tools>", "tool_name: files_read", schema, "</mcp_tools>",
+			"<tool_rules>", `<tool>{"server_name": `, `"tool_name": `, `"arguments": `, "Call one tool", "</tool_rules>",
+			"<planning>\nplanned for", "<retrieval>\nlooked up", input)
 		equal(t, "native tools", len(req.Tools), 0)
 	}
 	ordered(t, asked[2].Messages[0].PlainText()+asked[2].Messages[1].PlainText(), "hello", `"tool_name":"zeta"`)
@@ -98,6 +102,44 @@ func promptAssembly(t *testing.T) {
 		equal(t, "messages", again[i].Messages, asked[i].Messages)
 	}
 	shippedPrompts(t)
+}
+
+// toolOrder is row F59: of two toolsets with two tools each, every prompt describes them in the same order.
+func toolOrder(t *testing.T) {
+	a := desk()
+	a.Toolsets = []sdk.Toolset{&toolset{"b", []sdk.Tool{echo("z"), echo("y")}}, &toolset{"a", []sdk.Tool{echo("x"), echo("w")}}}
+	again := writing("a", "x", `{"n":1}`)
+	model := sdktest.Script(again, again, again, again, sdktest.Say("done"))
+	h := start(t, inText(t, model), a)
+	succeeds(t, h, h.Run("desk", message("hello")), `{"response": "done"}`)
+	for _, r := range asked(t, model, 5) {
+		ordered(t, lastSaid(r), "<mcp_tools>", "tool_name: b_z", "tool_name: b_y", "tool_name: a_x", "tool_name: a_w", "</mcp_tools>")
+	}
+}
+
+func orderedPrompts(t *testing.T) {
+	t.Run("whole", func(t *testing.T) { show(t, promptAssembly) })
+	t.Run("tools", toolOrder)
+}
+
+// currentTools is row F1 for tools: a prompt describes those that can be used in its step.
+func currentTools(t *testing.T) {
+	a := desk()
+	a.Tools = []sdk.Tool{echo("note"), echo("later")}
+	a.Spec.Rules = []sdk.HookRule{{Name: "first", When: "interactions == 0", Hide: []string{"later"}}}
+	model := sdktest.Script(writing("local", "note", `{"n":1}`), sdktest.Say("done"))
+	h := start(t, inText(t, model), a)
+	succeeds(t, h, h.Run("desk", message("hello")), `{"response": "done"}`)
+	var described []bool
+	for _, r := range asked(t, model, 2) {
+		described = append(described, strings.Contains(lastSaid(r), "tool_name: later"))
+	}
+	equal(t, "the tool is described", described, []bool{false, true})
+}
+
+func dynamicPrompts(t *testing.T) {
+	t.Run("whole", func(t *testing.T) { show(t, promptAssembly) })
+	t.Run("current tools", currentTools)
 }
 
 // shippedPrompts is row F8 for the static parts that come with agentd: an agent includes them by name, and they are rendered with what it
@@ -131,6 +173,9 @@ func textCalls(t *testing.T) {
 		sdktest.Say("<tool>{oops}</tool>"),
 		sdktest.Say(`<tool>{"tool_name":"note"}</tool>`),
 		writing("mcp", "note", `{"n":5}`),
+		sdktest.Say(`<tool>{"server_name":"local","arguments":{}}</tool>`),
+		sdktest.Say("<tool><server_name>local</tool_name></tool>"),
+		sdktest.Say("<tool>{oops"+strings.Repeat("x", 1000)+"}</tool>"),
 		sdktest.Say("done"))
 	h := start(t, inText(t, model), a)
 	r := h.Run("desk", message("hello"))
@@ -144,8 +189,33 @@ func textCalls(t *testing.T) {
 	ordered(t, told(3), "parse_error", "{oops}")
 	ordered(t, told(4), "missing_field", "server_name is missing")
 	ordered(t, told(5), `status="error"`, "unknown_tool", "mcp.note", "there is note")
-	equal(t, "replies that could not be understood", h.State(r).Misread, 2)
+	ordered(t, told(6), "missing_field", "tool_name is missing")
+	ordered(t, told(7), "parse_error", "neither JSON nor XML", "<server_name>local</tool_name>")
+	ordered(t, told(8), "parse_error", "{oopsxxx", "x…")
+	equal(t, "200 characters of it are told", strings.Contains(told(8), strings.Repeat("x", 200)), false)
+	equal(t, "replies that could not be understood", h.State(r).Misread, 5)
 	equal(t, "a text without tags has a call", len(texttools.Parse("no tags", nil).Calls), 0)
+}
+
+// xmlBodies is row F10: entities, character data and lists of lists are read as they are meant.
+func xmlBodies(t *testing.T) {
+	a := desk()
+	a.Tools = []sdk.Tool{echo("note")}
+	a.Tools[0].Definition.Parameters = []byte(anyObject)
+	model := sdktest.Script(
+		sdktest.Say(`<tool><server_name>local</server_name><tool_name>note</tool_name><arguments>`+
+			`<entity>1 &lt; 2 &amp; 3</entity><raw><![CDATA[a <b> & c]]></raw>`+
+			`<rows><row><item>1</item><item>2</item></row><row><item>3</item><item>4</item></row></rows></arguments></tool>`),
+		sdktest.Say("done"))
+	h := start(t, inText(t, model), a)
+	r := h.Run("desk", message("hello"))
+	succeeds(t, h, r, `{"response": "done"}`)
+	equalJSON(t, "arguments", []byte(results(t, h.Messages(r), 1)[0].Text), `{"entity":"1 < 2 & 3","raw":"a <b> & c","rows":[[1,2],[3,4]]}`)
+}
+
+func xmlCalls(t *testing.T) {
+	t.Run("calls", func(t *testing.T) { show(t, textCalls) })
+	t.Run("bodies", xmlBodies)
 }
 
 // textFormats is row L59: calls are read in the format that the configuration of the model names, beside prose, and the same text is an
@@ -194,6 +264,34 @@ func textFormats(t *testing.T) {
 	r := h.Run("desk", message("hello"))
 	succeeds(t, h, r, `{"response": "done"}`)
 	equal(t, "a native call's result", results(t, h.Messages(r), 1)[0].Text, `{"n":1}`)
+}
+
+// olderHalf is row F43: a prompt takes no more than 80 % of the window, and what is summarised to keep it so is the older half of the
+// conversation, not little and not all of it.
+func olderHalf(t *testing.T) {
+	const (
+		said   = 150
+		prompt = 40_000 - 2000 - 768 // tokens of the window without the reply and what is kept for safety
+	)
+	a := desk()
+	a.Spec.Model.ContextWindow, a.Spec.Memory = 40_000, &sdk.Memory{Compact: true}
+	a.Hooks.Context = func(context.Context, sdk.ContextInput) (sdk.Context, error) {
+		messages := []sdk.Message{sdk.Text(sdk.RoleUser, "hello")}
+		for i := range said {
+			role := []sdk.Role{sdk.RoleAssistant, sdk.RoleUser}[i%2]
+			messages = append(messages, sdk.Text(role, fmt.Sprintf("turn %d, %s", i, strings.Repeat("and so on ", 64))))
+		}
+		return sdk.Context{Messages: messages}, nil
+	}
+	_, r, h, events := summarised(t, a, sdktest.Script(sdktest.Say("done")), func(string) (string, error) { return "We went on.", nil })
+	for _, l := range ledgers(t, events) {
+		if l.Remaining < prompt/5 {
+			t.Errorf("a prompt takes more than 80 %%: %+v", l)
+		}
+	}
+	if first := summaries(t, h, r)[0]; first.Messages < said/10 || first.Messages > said/2 {
+		t.Errorf("%d of %d messages are summarised, which is not the older half", first.Messages, said)
+	}
 }
 
 // compaction is row F43: the older part of a conversation becomes a summary, in an entry of its own; the originals stay.

@@ -33,7 +33,7 @@ var seeds = map[string]func(*testing.T){
 	"A14": waitForAll, "A15": appendAllResults, "A18": reasonActLoop, "A19": lifecyclePassed,
 	"A20": executionUnits, "A21": interactionCounter, "A22": seenCountUpdate, "A23": allMedia,
 	"A24": priorityBatches, "A27": toolUseMessage, "A28": unknownTool, "A3": mcpReleased, "A30": toolsetTool,
-	"L25": incompleteReply, "L26": incompleteReply, "L27": incompleteReply, "L28": deflectingReply, "L29": deflectingReply,
+	"L25": allIncomplete, "L26": incompleteReply, "L27": incompleteReply, "L28": allDeflecting, "L29": deflectingReply,
 	"L30": completionOverrides, "L41": degradedAnswer, "L50": unverifiedClaim, "F53": requirements, "F52": headless,
 	"L37": emptyReplies, "L38": forcedSummary, "L44": forcedSummary, "L45": emptyReplies,
 	"L13": streamedCompletion, "L14": callEvent, "L15": kept, "L16": inProcess, "L21": toldResults, "L22": keptResults, "L33": kept,
@@ -50,7 +50,7 @@ var seeds = map[string]func(*testing.T){
 	"F54": modelFollowed, "F50": conditionalTools, "F51": customTools, "L54": allowLists,
 	"L17": mcpTools, "L18": mcpTools, "L19": mcpTools, "L72": mcpLifecycle, "T70": mcpClients,
 	"A31": internalTool, "A32": callValidation, "A33": callSuspends, "A36": persistOnSuspension,
-	"A37": domainRouting, "A38": syncOnlyRound, "A39": outputBuilder, "A40": selfCorrection,
+	"A37": allLanes, "A38": syncOnlyRound, "A39": outputBuilder, "A40": selfCorrection,
 	"A41": completion, "A42": quotaExhausted, "A43": textAndJSON,
 	"B1": oneEngine, "B2": nameTranslation, "B3": toolDefinition, "B4": parentSubject,
 	"B5": structuredErrors, "B6": outputValidator, "B7": contextRecord, "B8": delegation,
@@ -58,17 +58,17 @@ var seeds = map[string]func(*testing.T){
 	"A7": permissionContext, "A17": permissionContext, "A8": permissionPolicy, "A25": permissionPolicy, "A26": permissionPolicy,
 	"A12": permissionResponse, "B11": permissionResponse, "A13": permissionFailure, "A16": answerAsText, "A29": answerAsText,
 	"A34": requestEvent, "A35": requestIsACall, "B10": approvalCache,
-	"T22": decisionsDrained, "T48": decisionsDrained, "T49": unmatchedDecisions, "T23": durableDecision, "T25": durableDecision,
+	"T22": drained, "T48": decisionsDrained, "T49": unmatchedDecisions, "T23": durableDecision, "T25": durableDecision,
 	"T24": cancelAction, "T26": resuspension, "T31": gateOutcomes, "T32": gateOutcomes, "T33": gateOutcomes, "T46": illegalTransitions,
-	"F1": promptAssembly, "F2": promptAssembly, "F3": promptAssembly, "F4": mcpInText, "F5": promptAssembly,
-	"F6": contextSections, "F7": contextSections, "F8": promptAssembly, "F58": planTracking, "F59": promptAssembly,
-	"F9": textCalls, "F10": textCalls, "F11": textCalls, "F12": textCalls, "F13": textCalls, "L59": textFormats, "F14": mcpInText, "F15": mcpInText,
+	"F1": dynamicPrompts, "F2": promptAssembly, "F3": promptAssembly, "F4": mcpInText, "F5": promptAssembly,
+	"F6": contextSections, "F7": contextSections, "F8": promptAssembly, "F58": planTracking, "F59": orderedPrompts,
+	"F9": textCalls, "F10": xmlCalls, "F11": textCalls, "F12": textCalls, "F13": textCalls, "L59": textFormats, "F14": mcpInText, "F15": mcpInText,
 	"F30": boundedMemory, "F43": allCompaction,
-	"T47": threeResumeModes, "L68": resumeModes, "T63": permissionRules, "F40": autoApproval, "F39": approvalEvents,
+	"T47": threeResumeModes, "L68": allModes, "T63": permissionRules, "F40": autoApproval, "F39": approvalEvents,
 	"L70": approvalLog, "L69": permissionStore,
 	"T3": checkpointsInOrder, "T11": checkpointsInOrder, "T13": checkpointsInOrder, "T20": checkpointAtEveryEnd,
 	"T57": compareAndSet, "T58": messagesOnce,
-	"T1": phasesInOrder, "T2": runStartFirst, "T8": phasesInOrder, "T35": afterEveryOutcome,
+	"T1": phasesInOrder, "T2": runStartFirst, "T8": stepHooks, "T35": afterEveryOutcome,
 	"T19": runEndOnEveryPath,
 	"T9":  hookTerminates, "T44": hookTerminates,
 	"T45": toolFiltering,
@@ -81,14 +81,14 @@ var seeds = map[string]func(*testing.T){
 	"T21": withoutPersistence,
 	"T28": snapshotOfDecision,
 	"T59": repaired,
-	"T43": stopConditions, "T52": allStopConditions, "T53": deferredStop, "T56": stopConditions, "F24": mostInteractions, "F36": stopConditions,
+	"T43": allReasons, "T52": allStopConditions, "T53": deferredStop, "T56": countersPersist, "F24": mostInteractions, "F36": stopConditions,
 	"F19": breakingTools, "F20": breakingTools, "F21": breakingTools, "F22": breakingTools, "F23": breakingTools, "F60": breakingTools,
 	"F25": noToolCallEvent, "F26": noToolCall, "F29": noToolCall, "F34": noToolCall,
 	"T65": supersession, "T64": mailbox, "T66": lineage, "F57": family, "T67": steering, "T68": orphanRecovery,
 	"F16": callEvent, "F17": resultEvent, "F18": failureEvent, "F27": userCancels, "F41": cancelOneCall, "L42": undoStack, "L71": compensation, "F28": criticalErrors,
-	"T10": hooksOverFailures,
-	"F56": allGates,
-	"F31": loopEvents, "F32": fragmentEvents, "F33": fragmentEvents, "T62": envelope,
+	"T10": distinctExits,
+	"F56": allHooks,
+	"F31": loopEvents, "F32": fragmentEvents, "F33": allFragments, "T62": envelope,
 	"T54": retriesAndFallbacks, "T55": truncation, "F35": errorClasses, "F37": errorClasses, "F38": payloadCap, "T60": safeFrontier,
 	"B15": domainAttached, "B16": missingContext, "B17": structuredOrPlain, "B18": contractVersions, "B19": systemErrorEvent,
 	"A2": agentSpan, "B20": tracePropagation, "T69": spansAndMetrics, "F47": tokenAccounting,
@@ -160,6 +160,9 @@ func TestRows_AreThoseWithASubtest(t *testing.T) {
 	for id := range seeds {
 		tested = append(tested, id)
 	}
+	if len(ids) != 267 {
+		t.Errorf("there are %d rows, want 267", len(ids))
+	}
 	slices.Sort(ids)
 	slices.Sort(tested)
 	if diff := cmp.Diff(ids, tested); diff != "" {
@@ -170,6 +173,13 @@ func TestRows_AreThoseWithASubtest(t *testing.T) {
 // originals is the table that rows.tsv is a part of. Not every checkout has it.
 const originals = "../../../shared/rows.tsv"
 
+// notBuilt are the rows of the originals that nothing shows, and why. They are of the kind X, which is worth having, and not of S, which
+// must work.
+var notBuilt = map[string]string{
+	"F48": "agentd has no tools of its own for notes; a toolset of an MCP server gives an agent some",
+	"F49": "agentd keeps no memory beyond a run; the hooks Context and Retrieval give a run what another memory has found",
+}
+
 func TestRows_SayWhatTheOriginalsSay(t *testing.T) {
 	t.Parallel()
 	table, err := os.ReadFile(originals)
@@ -179,13 +189,20 @@ func TestRows_SayWhatTheOriginalsSay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	got := map[string]string{}
+	for _, r := range parseRows(rowsFile) {
+		got[r.id] = r.text
+	}
 	want := map[string]string{}
 	for _, r := range parseRows(string(table)) {
-		want[r.id] = r.text
-	}
-	for _, r := range parseRows(rowsFile) {
-		if r.text != want[r.id] {
-			t.Errorf("row %s says %q, the original %q", r.id, r.text, want[r.id])
+		if _, kind, _ := strings.Cut(r.text, "\t"); notBuilt[r.id] == "" || !strings.HasPrefix(kind, "X\t") {
+			want[r.id] = r.text
 		}
+	}
+	if len(want) == 0 {
+		t.Error("the original table is empty")
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rows differ from the originals (-originals +rows):\n%s", diff)
 	}
 }

@@ -131,6 +131,11 @@ func preFilter(t *testing.T) {
 	succeeds(t, h, other, `{"response": "done"}`)
 	equal(t, "offered to another run", offers(asked(t, model.Model, 4)[2]), []string{"paint_wall", sdk.ToolFindTools})
 	equal(t, "texts of the other run", model.askedFor(), []int{1, 42, 1})
+
+	model = &embedder{Model: sdktest.Script(sdktest.Say("done"))}
+	h = start(t, model, manyTools(&sdk.Selection{Embeddings: &sdk.EmbeddingModel{Provider: "script", Name: "vectors"}}))
+	succeeds(t, h, h.Run("desk", message("hello")), `{"response": "done"}`)
+	equal(t, "how many an agent is offered that does not say it, find_tools among them", len(offers(last(t, model.Model))), 15+1)
 }
 
 // filterDegrades is row L74: without a model of embeddings the words of requests and tools are compared, and so they are when that model

@@ -393,12 +393,17 @@ func planTemplates(t *testing.T) {
 
 // underDecomposed is row L63: a request for several things that is planned as one step is planned again, once; a longer plan is taken.
 func underDecomposed(t *testing.T) {
+	twice := []string{`plan.add_step(text="Note it twice")`, `plan.add_step(text="Note it") plan.add_step(text="Note it again")`}
 	for name, c := range map[string]struct {
 		request string
 		plans   []string
 		steps   int
 	}{
-		"longer":     {"Note it and then note it again", []string{`plan.add_step(text="Note it twice")`, `plan.add_step(text="Note it") plan.add_step(text="Note it again")`}, 2},
+		"longer":     {"Note it and then note it again", twice, 2},
+		"also":       {"Note it and also note it again", twice, 2},
+		"semicolon":  {"Note it; note it again", twice, 2},
+		"send":       {"Find the hat and send it", twice, 2},
+		"delete":     {"List the files and delete the old ones", twice, 2},
 		"as before":  {"Note it and then note it again", []string{`plan.add_step(text="Note it")`, "What?"}, 1},
 		"an answer":  {"Note it and then note it again", []string{`plan.add_step(text="Note it")`, `plan.respond(message="No.")`}, 1},
 		"not joined": {"Note it", []string{`plan.add_step(text="Note it")`}, 1},

@@ -3,6 +3,7 @@ package seeds_test
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"agentd/internal/broker"
 	"agentd/internal/harness"
 	"agentd/internal/telemetry"
 	"agentd/sdk"
@@ -23,8 +25,9 @@ import (
 // aTrace is what the init events of these rows carry.
 const aTrace, aTraceID = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "4bf92f3577b34da6a3ce929d0e0e4736"
 
-// traced runs a run that uses an internal tool and a service, by two workers, and returns its events and what was recorded.
-func traced(t *testing.T) (call *harness.Call, done wire.Event, spans tracetest.SpanStubs, metrics map[string]int) {
+// traced runs a run that uses an internal tool and a service, by two workers, and returns its events and what was recorded: of metrics
+// the sums, by their names and the types of tokens.
+func traced(t *testing.T) (call *harness.Call, done wire.Event, spans tracetest.SpanStubs, sums map[string]float64) {
 	t.Helper()
 	exporter, reader := tracetest.NewInMemoryExporter(), sdkmetric.NewManualReader()
 	shown, err := telemetry.Start(t.Context(), telemetry.Options{Spans: exporter, Metrics: reader})
@@ -43,7 +46,7 @@ func traced(t *testing.T) (call *harness.Call, done wire.Event, spans tracetest.
 	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{a}, Model: sdktest.Script(reply, sdktest.Say("done")), Workers: 2, Telemetry: shown,
 	})
-	event := h.Init("desk", message("hello"))
+	event := other(h, "desk", "hats", message("hello"))
 	event.TraceParent, event.TraceState = aTrace, "vendor=1"
 	r := h.Send("desk", event)
 	h.Suspended(r, 1)
@@ -53,17 +56,36 @@ func traced(t *testing.T) (call *harness.Call, done wire.Event, spans tracetest.
 	done = succeeds(t, h, r, `{"response": "done"}`)
 	h.StopWorkers()
 	spans = exporter.GetSpans()
+	return call, done, spans, sumsOf(t, reader)
+}
+
+// sumsOf are the sums of all histograms, by their names and the types of tokens.
+func sumsOf(t *testing.T, reader sdkmetric.Reader) map[string]float64 {
+	t.Helper()
 	var all metricdata.ResourceMetrics
 	if err := reader.Collect(t.Context(), &all); err != nil {
 		t.Fatal(err)
 	}
-	metrics = map[string]int{}
+	sums := map[string]float64{}
+	add := func(name string, attributes attribute.Set, sum float64) {
+		kind, _ := attributes.Value("gen_ai.token.type")
+		sums[strings.TrimSpace(name+" "+kind.AsString())] += sum
+	}
 	for _, s := range all.ScopeMetrics {
 		for _, m := range s.Metrics {
-			metrics[m.Name]++
+			switch data := m.Data.(type) {
+			case metricdata.Histogram[int64]:
+				for _, p := range data.DataPoints {
+					add(m.Name, p.Attributes, float64(p.Sum))
+				}
+			case metricdata.Histogram[float64]:
+				for _, p := range data.DataPoints {
+					add(m.Name, p.Attributes, p.Sum)
+				}
+			}
 		}
 	}
-	return call, done, spans, metrics
+	return sums
 }
 
 // attributeOf is the value of a span's attribute as text.
@@ -112,9 +134,10 @@ func agentSpan(t *testing.T) {
 // tracePropagation is row B20.
 func tracePropagation(t *testing.T) {
 	call, done, spans, _ := traced(t)
-	equal(t, "the call's trace", call.Event.TraceParent, wire.EventTrace(aTrace, call.Event.ID))
+	inTrace(t, "the call", call.Event)
+	equal(t, "the call's trace, with the span that docs/wire.md has", call.Event.TraceParent, "00-"+aTraceID+"-85a99167e078d2db-01")
 	equal(t, "the terminal event's trace", done.TraceParent, aTrace)
-	equal(t, "trace states", []string{call.Event.TraceState, done.TraceState}, []string{"vendor=1", "vendor=1"})
+	inTrace(t, "the terminal event", done)
 	agents := ofKind(spans, "AGENT")
 	for _, s := range spans {
 		equal(t, "trace of "+s.Name, s.SpanContext.TraceID().String(), aTraceID)
@@ -128,11 +151,55 @@ func tracePropagation(t *testing.T) {
 	if !waitedFor {
 		t.Error("the resumed run does not link to the call that it waited for")
 	}
+	t.Run("every event", everyEventHasTheTrace)
+}
+
+// inTrace sees that an event is in the trace of its run's init event, and carries the state of that.
+func inTrace(t *testing.T, what string, e wire.Event) {
+	t.Helper()
+	if !strings.HasPrefix(e.TraceParent, "00-"+aTraceID+"-") || e.TraceState != "vendor=1" {
+		t.Errorf("%s %s has the trace %q and its state %q", what, e.Type, e.TraceParent, e.TraceState)
+	}
+}
+
+// everyEventHasTheTrace is row B20 for whatever a run sends: a request for permission, a question, a turn of a conversation, what takes
+// back the call that a cancelled run has open, and its end.
+func everyEventHasTheTrace(t *testing.T) {
+	a := gated(asks(sdk.PermissionHold, "shop_find"), service("shop.find"))
+	a.Spec.Builtin = []string{"ask_question", "converse"}
+	h := start(t, sdktest.Script(find(1), sdktest.Ask(sdktest.Tool("ask_question", map[string]any{"question": "Really?"})),
+		sdktest.Ask(sdktest.Tool("converse", message("As you like.")))), a)
+	init := h.Init("desk", message("hello"))
+	init.TraceParent, init.TraceState = aTrace, "vendor=1"
+	r := h.Send("desk", init)
+	decide(request(t, h), sdk.PermissionDecision{Decision: sdk.DecisionDeny})
+	h.Call(sdk.TypeQuestion).Answer("agentd.question.answered", map[string]any{"answer": "yes"})
+	h.Call(sdk.TypeConversationTurn)
+	h.Cancel(r, "enough")
+	h.Done(r)
+	var types []string
+	for _, zone := range []broker.Zone{broker.ZoneOut, broker.ZoneDone} {
+		err := h.Conn().Scan(t.Context(), zone, "agentd.>", 1, func(m broker.Stored) (bool, error) {
+			e, err := wire.DecodeEvent(m.Headers, m.Data)
+			if err == nil {
+				types = append(types, e.Type)
+				inTrace(t, m.Subject, e)
+			}
+			return true, err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	equal(t, "events", types, []string{
+		"agentd.permission.request", "sys.agentd.permission.request.void", "agentd.question.ask",
+		"agentd.conversation.turn", "sys.agentd.conversation.turn.void", "sys.test.desk.error",
+	})
 }
 
 // spansAndMetrics is row T69.
 func spansAndMetrics(t *testing.T) {
-	_, _, spans, metrics := traced(t)
+	_, _, spans, sums := traced(t)
 	var operations []string
 	for _, s := range spans {
 		if o := attributeOf(s, "gen_ai.operation.name"); o != "" {
@@ -148,11 +215,11 @@ func spansAndMetrics(t *testing.T) {
 	} {
 		equal(t, key, attributeOf(model, key), want)
 	}
-	for _, name := range []string{
-		"gen_ai.client.operation.duration", "gen_ai.client.token.usage", "gen_ai.execute_tool.duration",
-	} {
-		if metrics[name] == 0 {
-			t.Errorf("%s is not measured", name)
+	// The script's second reply has one token of each type.
+	equal(t, "tokens", []float64{sums["gen_ai.client.token.usage input"], sums["gen_ai.client.token.usage output"]}, []float64{30 + 1, 12 + 1})
+	for _, name := range []string{"gen_ai.client.operation.duration", "gen_ai.execute_tool.duration"} {
+		if seconds := sums[name]; seconds <= 0 || seconds > 60 {
+			t.Errorf("%s has the sum %v s", name, seconds)
 		}
 	}
 }

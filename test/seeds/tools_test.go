@@ -185,8 +185,8 @@ func callValidation(t *testing.T) {
 func callSuspends(t *testing.T) {
 	model := sdktest.Script(sdktest.Ask(sdktest.Tool("shop_find", n(1))), sdktest.Say("done"))
 	h := start(t, model, desk(service("shop.find")))
-	event := h.Init("desk", message("hello"))
-	event.AccessControl, event.TraceParent = "role:buyer", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	event := other(h, "desk", "hats", message("hello"))
+	event.AccessControl, event.TraceParent = "role:buyer", aTrace
 	r := h.Send("desk", event)
 	state := h.Suspended(r, 1)
 	call := h.Call("shop.find")
@@ -195,7 +195,7 @@ func callSuspends(t *testing.T) {
 	equal(t, "attributes", []string{
 		got.Type, got.To, got.Subject, got.Agent, got.AccessControl, got.TraceParent, got.DataSchema, got.ParentID,
 	}, []string{
-		"shop.find", "shop.find", r.Subject, "desk", "role:buyer", wire.EventTrace(event.TraceParent, got.ID), "#/test/shop.find/1.0.0", event.ID,
+		"shop.find", "shop.find", r.Subject, "desk", "role:buyer", "00-" + aTraceID + "-07f17441984449e5-01", "#/test/shop.find/1.0.0", event.ID,
 	})
 	reply, _ := h.Conn().ReplySubject(call.Subject)
 	equal(t, "where answers go", []string{got.Source, got.RedirectTo}, []string{reply, reply})
@@ -243,6 +243,23 @@ func domainRouting(t *testing.T) {
 	question.Answer("agentd.question.answered", map[string]any{"answer": "yes"})
 	succeeds(t, h, r, `{"response": "done"}`)
 	equal(t, "the answer of either lane", results(t, last(t, model).Messages, 4)[2].Text, `{"value":"approved by a person"}`)
+}
+
+// requestLane is row A37, for requests for permission: they go to the domain of their stage.
+func requestLane(t *testing.T) {
+	m := asks(sdk.PermissionHold, "shop_find")
+	m.terms.Stages[0].Domain = "finance.desk"
+	h := start(t, sdktest.Script(find(1), sdktest.Say("done")), gated(m, service("shop.find")))
+	r := h.Run("desk", message("hello"))
+	c := request(t, h)
+	equal(t, "lane of a request", []string{c.Event.Domain, strings.Split(c.Subject, ".")[2]}, []string{"finance.desk", "finance_desk"})
+	decide(c, sdk.PermissionDecision{Decision: sdk.DecisionDeny})
+	succeeds(t, h, r, `{"response": "done"}`)
+}
+
+func allLanes(t *testing.T) {
+	t.Run("services", domainRouting)
+	t.Run("requests", requestLane)
 }
 
 func replySubject(h *harness.Harness, c *harness.Call) string {

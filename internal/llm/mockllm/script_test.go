@@ -29,7 +29,11 @@ func TestDocs_TheScriptOfTheReferenceHasEveryMember(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, member := range regexp.MustCompile(`"([a-z_]+)": \{("type"|"description"|"enum"|"\$ref"|\}|\n)`).FindAllSubmatch(schema, -1) {
+	members := regexp.MustCompile(`"([a-z_]+)": \{("type"|"description"|"enum"|"\$ref"|\}|\n)`).FindAllSubmatch(schema, -1)
+	if len(members) < 20 {
+		t.Errorf("%d members are found in the schema", len(members))
+	}
+	for _, member := range members {
 		name := string(member[1])
 		if slices.Contains([]string{"properties", "items", "definitions", "conversation", "reply", "fault", "duration", "expect", "role"}, name) {
 			continue

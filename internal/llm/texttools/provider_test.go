@@ -64,8 +64,8 @@ func generateIn(
 func TestWrap_LiveTextIsProse(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/matrix/*.txt")
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no replies to stream: %v", err)
 	}
 	for _, file := range files {
 		written, err := os.ReadFile(file)
@@ -195,8 +195,8 @@ func TestWrap_RefusesWhatIsTooLarge(t *testing.T) {
 // what is parsed.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/matrix/*.txt")
-	if err != nil {
-		f.Fatal(err)
+	if err != nil || len(files) == 0 {
+		f.Fatalf("no replies to begin with: %v", err)
 	}
 	for _, file := range files {
 		written, err := os.ReadFile(file)
