@@ -27,12 +27,10 @@ var ofWords = []mutant{
 	{"a round is made of what is a little too little", statement("internal/prompt.WindowOf", "gate DefaultGate", "gate := 1490"), rows{"L12"}},
 	{"a round needs more than the least", statement("internal/prompt.WindowOf", "gate DefaultGate", "gate := 1510"), rows{"L12"}},
 
-	// How replies are read and judged.
+	// How replies and requests are read.
 	{"the tool of a call is told when the call is whole", around("internal/llm/texttools.filter.announce", "if f.closing() {\noriginal(call)\n}"), rows{"F33"}},
 	{"lists of lists are objects", around("internal/llm/texttools.element.plural", "return false"), rows{"F10"}},
 	{"all of what cannot be read is told", condition("internal/llm/texttools.snippet", "maxSnippet", "true"), rows{"F12"}},
-	{"work that is left open is not heard of", call("internal/judge.Pack.incomplete", "found open", `""`), rows{"L25"}},
-	{"short questions are answers", condition("internal/judge.Pack.deflecting", "size short", "false"), rows{"L28"}},
 	{"small models deflect for ever", around("sdk.SmallModel", "a := original()\na.Deflecting = 30\nreturn a"), rows{"L29"}},
 	{"only connectives join tasks", around("internal/planning.Compound", "return connective.MatchString(request)"), rows{"L63"}},
 
@@ -69,12 +67,7 @@ var ofWords = []mutant{
 	{"hooks are not told what the model replied", around(act+"afterInference", "return nil"), rows{"F56"}},
 	{"a run has more time than it is given", statement(step+"start", "Deadline RunDeadline", "h.Deadline = t.in.At + 10*t.spec.RunDeadline"), rows{"T52"}},
 	{"a run whose time is over has failed", around(core+"DeadlinePassed", "e := original()\ne.Reason = ReasonError\nreturn e"), rows{"T43"}},
-	{"a run that is cancelled while its model works has failed", around(step+"cancelAsked", `
-		err := original(ev)
-		if t.Head.Reason == ReasonCancelled {
-			t.Head.Reason = ReasonError
-		}
-		return err`), rows{"T10"}},
+	{"a run that is cancelled has failed", statement(step+"cancelAsked", "Ending ReasonCancelled", `e := Ending{ReasonError, sdk.CodeModel, message, "model_failed"}`), rows{"T10"}},
 	{"a worker counts anew", around(core+"Entry.Decode", "err := original(data)\ne.Head.Progress = Progress{}\nreturn err"), rows{"T56"}},
 	{"a worker forgets what agents have used", around(core+"Entry.Decode", "err := original(data)\ne.Head.Delegated = 0\nreturn err"), rows{"T56"}},
 	{"tools are called that are out of scope", condition("internal/core.planner.admit", "hidden", "false"), rows{"T33", "T45"}},
