@@ -97,7 +97,7 @@ func (t *transition) driven() error {
 		return t.parked(parked)
 	}
 	if p := t.Head.Parked; p != nil && (p.Why == ParkPaused || modelAnswered(t.in.Event)) {
-		t.unpark() // whatever it does, its agent is not paused any more
+		t.unpark() // its agent is not paused any more, or the model that it waited for has answered
 	}
 	switch ev := t.in.Event.(type) {
 	case Replied:
