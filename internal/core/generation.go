@@ -99,9 +99,10 @@ func (h *Head) turns() int {
 	return h.Turns - h.Retry.Turns
 }
 
-// Interactions are the model calls that the run has made and may make, since it was last taken up. The last one is exhausting.
+// Interactions are the model calls that the run has made and may make: those before it was last taken up do not count against its limit. The
+// last one is exhausting.
 func (s *Spec) Interactions(h *Head) sdk.Interactions {
-	return sdk.Interactions{Current: h.turns(), Max: s.MaxTurns, Exhausted: h.turns()+1 >= s.MaxTurns}
+	return sdk.Interactions{Current: h.Turns, Max: h.Turns - h.turns() + s.MaxTurns, Exhausted: h.turns()+1 >= s.MaxTurns}
 }
 
 // Unbegun reports whether the run has done nothing but build its context. When it is retried, it does so again. A message that has

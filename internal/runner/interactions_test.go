@@ -20,17 +20,21 @@ func (f generate) Generate(_ context.Context, r sdk.ModelRequest, _ func(sdk.Del
 	return f(r)
 }
 
-// The model calls of a run count anew when it is taken up again, as its limit does, for whichever model is asked.
+// A run that is taken up again may make as many model calls as before, and whichever model is asked is told so.
 func TestInteractions_CountAnewWhenTheRunIsTakenUp(t *testing.T) {
 	t.Parallel()
-	first, last, only := sdk.Interactions{Max: 2}, sdk.Interactions{Current: 1, Max: 2, Exhausted: true}, sdk.Interactions{Max: 1, Exhausted: true}
+	inLoop := []sdk.Interactions{
+		{Current: 0, Max: 2}, {Current: 1, Max: 2, Exhausted: true},
+		{Current: 2, Max: 4}, {Current: 3, Max: 4, Exhausted: true},
+	}
+	ofPlan := []sdk.Interactions{{Max: 1, Exhausted: true}, {Max: 1, Exhausted: true}} // its planner, and then its router
 	for name, c := range map[string]struct {
 		plans bool
 		most  int
 		want  []sdk.Interactions
 	}{
-		"in a loop": {false, 2, []sdk.Interactions{first, last, first, last}},
-		"of a plan": {true, 1, []sdk.Interactions{only, only}}, // its planner, and then its router
+		"in a loop": {false, 2, inLoop},
+		"of a plan": {true, 1, ofPlan},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newTalk(t)

@@ -78,8 +78,8 @@ type Outcome struct {
 	Undecided int  `json:"undecided,omitempty"`
 }
 
-// Answer answers an open question or turn of a run, and waits a moment for what becomes of it. call is its id, as Asked has it. The
-// error is sdk.CodeUnknownRun when the run does not ask that, or the call is empty.
+// Answer answers an open question or turn of a run, and waits a moment for what becomes of it. An empty call is the only one
+// that is open. The error is sdk.CodeUnknownRun when the run does not ask that.
 func (c *Client) Answer(ctx context.Context, run Run, call string, r Reply) (Outcome, error) {
 	asked, err := c.open(ctx, run, call, func(w wire.WaitingCall) bool {
 		return w.Type == sdk.TypeQuestion || w.Type == sdk.TypeConversationTurn || r.Type != "" && !sdk.AsksPermission(w.Type)
@@ -156,7 +156,7 @@ func (r Reply) question() (json.RawMessage, error) {
 	return json.Marshal(map[string]any{memberAnswer: string(data), memberContent: data})
 }
 
-// Decide decides an open permission request of a run, by its id, and waits a moment for what becomes of it. Without an ArgsHash the
+// Decide decides an open permission request of a run, and waits a moment for what becomes of it. Without an ArgsHash the
 // decision is on the arguments as they are now; with one both must be equal, else it is refused with sdk.CodeDecisionRefused. On a
 // request for several calls it names those that it is about in d.Calls, or sets d.All. Who may decide is the run's to say: its
 // journal has the refusal.
@@ -179,17 +179,27 @@ func (c *Client) Decide(ctx context.Context, run Run, request string, d sdk.Perm
 	return c.Publish(ctx, asked, sdk.TypePermissionDecided, data, nil)
 }
 
-// open finds the open call with that id among those that can be meant.
+// open finds the open call with that id, or the only one there is when the id is empty, among those that can be meant.
 func (c *Client) open(ctx context.Context, run Run, id string, meant func(wire.WaitingCall) bool) (Call, error) {
 	status, err := c.Status(ctx, run)
 	if err != nil {
 		return Call{}, err
 	}
-	i := slices.IndexFunc(status.Waiting, func(w wire.WaitingCall) bool { return meant(w) && (id == w.Call || id == w.Event) })
-	if i < 0 {
-		return Call{}, sdk.Errorf(sdk.CodeUnknownRun, "run %s does not wait for an answer to %q, or no longer", run.Name, shortened(id))
+	var calls []Call
+	for _, w := range status.Waiting {
+		if meant(w) && (id == "" || id == w.Call || id == w.Event) {
+			calls = append(calls, Call{Run: run, WaitingCall: w})
+		}
 	}
-	return Call{Run: run, WaitingCall: status.Waiting[i]}, nil
+	switch {
+	case len(calls) == 1:
+		return calls[0], nil
+	case id != "":
+		return Call{}, sdk.Errorf(sdk.CodeUnknownRun, "run %s does not wait for an answer to %s, or no longer", run.Name, shortened(id))
+	case len(calls) == 0:
+		return Call{}, sdk.Errorf(sdk.CodeUnknownRun, "run %s does not wait for an answer", run.Name)
+	}
+	return Call{}, sdk.Errorf(sdk.CodeUnknownRun, "run %s waits for %d answers; name the call", run.Name, len(calls))
 }
 
 // Publish publishes an answer of any type to an open call, and waits a moment for what becomes of it. Unlike a service's, its id

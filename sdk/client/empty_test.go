@@ -11,7 +11,7 @@ import (
 	"agentd/sdk/wire"
 )
 
-// What is empty names nothing: it is refused, and does not mean all that there is, or the only one.
+// A call that is to be cancelled has a name, and so has one that is answered with an event of any type.
 func TestClient_RefusesWhatNamesNothing(t *testing.T) {
 	t.Parallel()
 	h := sdktest.Start(t, sdktest.Options{
@@ -31,15 +31,11 @@ func TestClient_RefusesWhatNamesNothing(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	_, err = c.Answer(t.Context(), run, "", client.Reply{Text: "All."})
-	refused("an answer to the only question", sdk.CodeUnknownRun, err)
 	_, err = c.CancelCall(t.Context(), run, "", "")
 	refused("the cancellation of the only call", sdk.CodeUnknownRun, err)
 	_, err = c.Answer(t.Context(), run, question.Call, client.Reply{Text: "All."})
 	must(t, err)
 	until(t, c, run, sdk.TypePermissionRequest)
-	_, err = c.Decide(t.Context(), run, "", sdk.PermissionDecision{Decision: sdk.DecisionAllow})
-	refused("a decision on the only request", sdk.CodeUnknownRun, err)
 	_, err = c.Publish(t.Context(), client.Call{Run: run}, "x", []byte(`{}`), nil)
 	refused("an answer to no call", sdk.CodeInvalidEvent, err)
 }
