@@ -27,7 +27,7 @@ func TestInteractions_CountAnewWhenTheRunIsTakenUp(t *testing.T) {
 		{Current: 0, Max: 2}, {Current: 1, Max: 2, Exhausted: true},
 		{Current: 2, Max: 4}, {Current: 3, Max: 4, Exhausted: true},
 	}
-	ofPlan := []sdk.Interactions{{Max: 1, Exhausted: true}, {Max: 1, Exhausted: true}} // its planner, and then its router
+	ofPlan := []sdk.Interactions{{Max: 1, Exhausted: true}, {Current: 1, Max: 2, Exhausted: true}} // its planner, and then its router
 	for name, c := range map[string]struct {
 		plans bool
 		most  int
