@@ -47,7 +47,7 @@ func TestReleaseBuilds_AreWithinTheirLimits(t *testing.T) {
 		{"./test/sizes/client", 10_500_000},
 		// Of 69 MB, 22 are Go and small things, 10 agentd's own packages, 9 the Redis client, 8 the NATS server, 7 telemetry with gRPC, 5
 		// SQLite, in which a console keeps the index of runs, 5 CEL, 2 MCP, 1 YAML.
-		{"./cmd/agentd", 72_500_000},
+		{"./cmd/agentd", 73_000_000},
 	} {
 		binary := filepath.Join(t.TempDir(), "program")
 		tool(t, []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64"}, "build", "-trimpath", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", binary, program.pkg)
