@@ -24,8 +24,10 @@ func (f generate) Generate(_ context.Context, r sdk.ModelRequest, _ func(sdk.Del
 func TestInteractions_CountAnewWhenTheRunIsTakenUp(t *testing.T) {
 	t.Parallel()
 	inLoop := []sdk.Interactions{
-		{Current: 0, Max: 2}, {Current: 1, Max: 2, Exhausted: true},
-		{Current: 2, Max: 4}, {Current: 3, Max: 4, Exhausted: true},
+		{Current: 0, Max: 2},
+		{Current: 1, Max: 2, Exhausted: true},
+		{Current: 2, Max: 4},
+		{Current: 3, Max: 4, Exhausted: true},
 	}
 	ofPlan := []sdk.Interactions{{Max: 1, Exhausted: true}, {Current: 1, Max: 2, Exhausted: true}} // its planner, and then its router
 	for name, c := range map[string]struct {
