@@ -56,6 +56,7 @@ type activation struct {
 	agentPaused time.Duration
 	// heldBack says that it has waited before it takes the run from one that died.
 	heldBack bool
+	costs    costs
 }
 
 func (a *activation) progress() {

@@ -63,7 +63,7 @@ var ofRuns = []mutant{
 	{"a decision on several calls is lost on a toolset that is away", condition(core+"Head.Asks", "request Event", "false"), test{"test/pipeline", "TestToolset_ThatIsAwayLosesNothingThatWasDecided"}},
 	{"a decision of those asked next is lost on a toolset that is away", statement(act+"lets", "answered ParseCallRef", "answered, ok := wire.CallRef{ID: a.msg.Address.Call.Call}, true"), test{"test/pipeline", "TestToolset_ThatIsAwayLosesNothingThatWasDecided"}},
 	{"whatever is decided waits for a toolset that is away", around(core+"Head.Lets", "return true"), test{"internal/runner", "TestAwaited_HoldsBackWhatMakesTheCallOnly"}},
-	{"a decision waits for a toolset until it comes too late", condition(act+"lets", "request Due", "request.Closed()"), test{"internal/runner", "TestAwaited_HoldsBackWhatMakesTheCallOnly"}},
+	{"a decision waits for a toolset until it comes too late", condition(act+"lets", "request Due", "a.Env.Now() >= cmp.Or(request.Due, a.head.Deadline)"), test{"internal/runner", "TestAwaited_HoldsBackWhatMakesTheCallOnly"}},
 	{"a message for nobody is acked without a dead letter", call(act+"unmatched", "refuse orphan", ""), simulator},
 	{"a dead letter is acked before it is put", call(handler+"settle", "DeadLetter", "func() error { _ = $; return nil }()"), simulator},
 	{"whatever comes for a run that has ended is acked", around(act+"firedAfterEnd", "return a.head.Status == core.StatusDone"), simulator},
