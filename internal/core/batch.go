@@ -109,6 +109,21 @@ func (h *Head) DecidedRequests(c *Call, attempt int, d *sdk.PermissionDecision) 
 	return decided, nil
 }
 
+// Lets reports whether an answer to request, with that decision on that attempt at it, lets a call be made that a person is asked about:
+// a question's always does, a decision where enough have allowed the call.
+func (h *Head) Lets(c, request *Call, attempt int, d *sdk.PermissionDecision) bool {
+	switch {
+	case request.Permission == nil:
+		return true
+	case d == nil:
+		return false
+	}
+	decided, _ := h.DecidedRequests(request, attempt, d)
+	return slices.ContainsFunc(decided, func(r RequestDecision) bool {
+		return r.Request.ID == c.Held && r.Decision == sdk.DecisionAllow && len(r.Request.Permission.Allowed)+1 >= r.Request.Permission.Quorum
+	})
+}
+
 // RequestDecision is what a decision says of one request.
 type RequestDecision struct {
 	Request *Call

@@ -124,3 +124,34 @@ func (f *family) answer(r *rig, depth int) {
 		return
 	}
 }
+
+// What model calls cost that came to nothing counts with whatever their driver does next, also where the run was cancelled meanwhile; of
+// nobody else's inputs it does.
+func TestSpent_CountsWithWhateverTheDriverDoes(t *testing.T) {
+	t.Parallel()
+	spent := sdk.ModelReply{Units: 3, Usage: sdk.Usage{Prompt: 1000, Completion: 10, CacheRead: 5}}
+	for name, event := range map[string]core.Event{
+		"parked":   core.Parked{Why: core.ParkModel, Key: "model"},
+		"released": core.Released{},
+		"ended":    core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: sdk.CodeModel}},
+	} {
+		for _, cancelled := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " ", cancelled), func(t *testing.T) {
+				t.Parallel()
+				r := newRig(newSpec())
+				mustStep(t, r, r.deliver("init-1", started("run", "work")))
+				if cancelled {
+					in := r.deliver("cancel", core.CancelAsked{})
+					in.Spent = spent
+					mustStep(t, r, in)
+				}
+				in := r.drive(event)
+				in.Spent = spent
+				mustStep(t, r, in)
+				if r.state.Usage != spent.Usage || r.state.Units != spent.Units {
+					t.Errorf("the run has used %+v and %d units, want %+v and %d", r.state.Usage, r.state.Units, spent.Usage, spent.Units)
+				}
+			})
+		}
+	}
+}

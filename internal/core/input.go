@@ -38,6 +38,8 @@ type Input struct {
 	// Rev is the revision that the change will have.
 	Rev   uint64
 	Event Event
+	// Spent is what model calls of the run's driver cost that came to nothing: no event has it. Only the driver's inputs have any.
+	Spent sdk.ModelReply
 }
 
 // Event is what happened: Started, Retried, UndoAsked, Answered, Fired, CancelAsked, CallCancelAsked, Steered, PauseAsked, ResumeAsked,
@@ -257,8 +259,6 @@ type Parked struct {
 	Message string
 	// After is how long the run is to wait at least, in milliseconds.
 	After int64
-	// Reply has what the model calls of a turn cost that came to nothing because one of them failed.
-	Reply sdk.ModelReply
 }
 
 // Began marks at-most-once tools as begun, before they run.

@@ -43,7 +43,6 @@ func (h *Head) Held() bool { return h.Paused != nil || h.Parked != nil && h.Park
 // parked lets go of a run that cannot go on for now. A pause that was taken back meanwhile leaves it running.
 func (t *transition) parked(ev Parked) error {
 	h := &t.Head
-	t.cost(ev.Reply)
 	if ev.Key != "" {
 		p := Parking{
 			Why: ev.Why, Key: ev.Key, Model: ev.Model, Code: ev.Code, Message: clip.Text(ev.Message, maxParkMessage), Since: t.in.At, Tries: 1,

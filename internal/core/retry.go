@@ -97,6 +97,21 @@ func (t *transition) voidOthers(c *Call, answered int) {
 	}
 }
 
+// Cost is what the model calls cost that an event is the outcome of.
+func Cost(ev Event) sdk.ModelReply {
+	switch ev := ev.(type) {
+	case Replied:
+		return ev.Reply
+	case Planned:
+		return ev.Reply
+	case Routed:
+		return ev.Reply
+	case Compacted:
+		return ev.Reply
+	}
+	return sdk.ModelReply{}
+}
+
 // interrupted ends a run that was cancelled while its driver worked. What the work cost and did is kept.
 func (t *transition) interrupted(e Ending) error {
 	switch ev := t.in.Event.(type) {

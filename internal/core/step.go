@@ -85,6 +85,7 @@ func (t *transition) driven() error {
 		return ErrFenced
 	}
 	t.Head.Driver.Since = t.in.At
+	t.cost(t.in.Spent)
 	if _, released := t.in.Event.(Released); released {
 		t.Head.Driver.Owner = ""
 		return nil

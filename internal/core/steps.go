@@ -79,6 +79,7 @@ type Turn struct {
 
 // Routed are the calls that were chosen for the steps which are due.
 type Routed struct {
+	// Routes are those of the steps for which something was chosen: none where the run's tokens were used up before.
 	Routes []Route
 	// Unasked says that no model was asked: no call was to be chosen.
 	Unasked bool
@@ -316,7 +317,7 @@ func (t *transition) turn(turn Turn) {
 // routed opens a round with the calls that were chosen for steps.
 func (t *transition) routed(ev Routed) error {
 	h := &t.Head
-	if h.Plan == nil || h.Plan.Phase != PhaseSteps || len(h.Calls) > 0 || h.stopping() || !h.Plan.routes(ev.Routes) {
+	if h.Plan == nil || h.Plan.Phase != PhaseSteps || len(h.Calls) > 0 || h.stopping() || !h.Plan.routes(ev.Routes) || ev.Unasked && len(ev.Routes) == 0 {
 		return violation(h, "calls for steps that nothing asked for")
 	}
 	if len(ev.Reply.Calls) > 0 && ev.Terminate == nil && !ev.Plan.madeFor(h, &ev.Reply) {
@@ -364,7 +365,7 @@ func (p *Plan) routes(routes []Route) bool {
 		}
 		due = slices.Delete(due, i, i+1)
 	}
-	return len(routes) > 0
+	return true
 }
 
 // stepEnded notes what became of the step that a call is for, which has its result now.

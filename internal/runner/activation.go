@@ -56,6 +56,7 @@ type activation struct {
 	agentPaused time.Duration
 	// heldBack says that it has waited before it takes the run from one that died.
 	heldBack bool
+	costs    costs
 }
 
 func (a *activation) progress() {
@@ -388,26 +389,6 @@ func (a *activation) findAgent(ctx context.Context) error {
 	}
 	a.agent = agent
 	return a.awaited()
-}
-
-// awaited refuses a message that makes a call whose toolset is away: what a person has allowed or answered, and what an
-// activation that died was about to do, is done when the toolset answers. It says nothing of a run that is to end.
-func (a *activation) awaited() error {
-	if a.head.Cancel != nil {
-		return nil
-	}
-	answered, _ := wire.ParseCallRef(a.msg.Address.Call.Call)
-	for i := range a.head.Calls {
-		c := &a.head.Calls[i]
-		made := a.covered() && c.Status != core.CallSuspended || answered.ID != "" && a.head.Asks(c, answered.ID)
-		if !made || c.Kind != core.CallInline || c.Closed() {
-			continue
-		}
-		if away := a.agent.Core.Away(c.Tool); away != nil {
-			return away
-		}
-	}
-	return nil
 }
 
 // repeat settles a message that changes nothing: it may be acked once what may be missing outside is there.

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"agentd/internal/core"
+	"agentd/internal/prompt"
 	"agentd/sdk"
 )
 
@@ -40,6 +41,12 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 	if ended != nil || err != nil {
 		return ended, err
 	}
+	event, err := a.take(ctx, s, reply, final, &built)
+	return a.accounted(&reply, event, err)
+}
+
+// take makes of a reply to the conversation what the core is to be told, after hooks have seen it.
+func (a *activation) take(ctx context.Context, s *hookEffects, reply sdk.ModelReply, final bool, built *prompt.Fitted) (core.Event, error) {
 	if err := a.afterInference(ctx, s, reply, nil); err != nil {
 		return a.hookFailed(err)
 	}
@@ -130,12 +137,17 @@ func (a *activation) generate(ctx context.Context, s *hookEffects, request sdk.M
 		return a.model().Model.Generate(within, request, live.add)
 	})
 	live.end()
-	if lost != nil {
-		return sdk.ModelReply{}, nil, lost
-	}
+	var cost sdk.ModelReply
 	if err == nil {
+		cost = reply
 		a.called(&reply)
 		err = core.CheckReply(&reply)
+	}
+	if lost != nil || err != nil {
+		a.lose(&cost)
+	}
+	if lost != nil {
+		return sdk.ModelReply{}, nil, lost
 	}
 	if err == nil {
 		a.Outages.Back(a.agent.ModelKey, a.probes)

@@ -36,10 +36,15 @@ const (
 )
 
 // consult asks a model for something that is not a reply to the conversation, and adds what that costs. Of a reply that is too large there is
-// only that it is: a step, or a plan, fails by it, and the run goes on.
+// only that it is: a step, or a plan, fails by it, and the run goes on. No model is asked when no tokens are left (errNoTokens), by what the
+// calls before have used.
 func (a *activation) consult(
 	ctx context.Context, model sdk.Provider, request sdk.ModelRequest, purpose string, cost *sdk.ModelReply,
 ) (sdk.ModelReply, error) {
+	if a.outOfTokens() {
+		return sdk.ModelReply{}, errNoTokens
+	}
+	request.Tokens = max(a.tokensLeft(), 0)
 	within, cancel := a.withTimeout(ctx, a.agent.ModelTimeout)
 	defer cancel()
 	a.stats.ModelCalls.Add(1)
@@ -48,9 +53,10 @@ func (a *activation) consult(
 	reply, err := guarded(func() (sdk.ModelReply, error) {
 		return model.Generate(within, request, func(sdk.Delta) { a.progress() })
 	})
+	a.progress() // each call may take as long as a step
 	if err == nil {
 		a.called(&reply)
-		addCost(cost, &reply)
+		a.pay(cost, &reply)
 		err = core.CheckReply(&reply)
 	}
 	if tooLarge(err) {
@@ -66,14 +72,6 @@ func (a *activation) consult(
 // tooLarge reports whether something has more bytes than are kept of such: a model's reply, here or where it is received, or an entry.
 func tooLarge(err error) bool {
 	return err != nil && errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge})
-}
-
-func addCost(cost, reply *sdk.ModelReply) {
-	cost.Units += reply.Units
-	cost.Usage.Prompt += reply.Usage.Prompt
-	cost.Usage.Completion += reply.Usage.Completion
-	cost.Usage.CacheRead += reply.Usage.CacheRead
-	cost.Usage.CacheWrite += reply.Usage.CacheWrite
 }
 
 // inTurn does the work of a turn of planning, which adds to a reply, between the hooks of model calls; outcome is what comes of it.
@@ -98,22 +96,21 @@ func (a *activation) inTurn(
 	}
 	var reply sdk.ModelReply
 	err = work(calling, s, &reply)
-	switch {
-	case err != nil && errors.Is(context.Cause(calling), errSteered):
-		return nil, errSteered
-	case err != nil:
-		event, err := a.modelFailed(calling, err)
-		if parked, ok := event.(core.Parked); ok {
-			parked.Reply = reply
-			event = parked
+	if err != nil {
+		a.lose(&reply)
+		if errors.Is(context.Cause(calling), errSteered) {
+			return nil, errSteered
 		}
-		return event, err
+		return a.modelFailed(calling, err)
 	}
 	a.Outages.Back(a.agent.ModelKey, a.probes)
-	if err := a.afterInference(ctx, s, reply, nil); err != nil {
-		return a.hookFailed(err)
+	var event core.Event
+	if err = a.afterInference(ctx, s, reply, nil); err != nil {
+		event, err = a.hookFailed(err)
+	} else {
+		event, err = outcome(ctx, s, reply)
 	}
-	return outcome(ctx, s, reply)
+	return a.accounted(&reply, event, err)
 }
 
 func (s *hookEffects) turn() core.Turn {
@@ -126,7 +123,6 @@ func (a *activation) roleRequest(role Role, kind sdk.TurnKind, s *hookEffects) s
 	return sdk.ModelRequest{
 		Run: h.Run, Lifecycle: h.Lifecycle, Model: role.Name, Kind: kind, Temperature: s.temperature, MaxTokens: s.maxTokens,
 		Interactions: a.agent.Core.Interactions(h),
-		Tokens:       max(h.TokensLeft(), 0),
 	}
 }
 
@@ -175,8 +171,8 @@ func (a *activation) askPlanner(ctx context.Context, s *hookEffects, cost *sdk.M
 		request.System, request.Messages = form.Planner(a.state.System, tools, a.state, told)
 		request.Messages = slices.Concat(request.Messages, s.kept, s.context)
 		reply, err := a.consult(ctx, a.agent.Planning.Planner.Model, request, forPlan, cost)
-		if err != nil && ctx.Err() == nil && (len(best.Steps) > 0 || best.Answer != "") {
-			break // the one before will do
+		if errors.Is(err, errNoTokens) || err != nil && ctx.Err() == nil && (len(best.Steps) > 0 || best.Answer != "") {
+			break // the one before has to do
 		}
 		if err != nil {
 			return planning.Plan{}, nil, err

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,7 +48,7 @@ func (a *activation) request(ctx context.Context, s *hookEffects) (sdk.ModelRequ
 	request := sdk.ModelRequest{
 		Run: h.Run, Lifecycle: h.Lifecycle, Model: a.model().Name, System: built.System, Turn: built.Sections,
 		Messages: prompt.Noted(built.Messages), Tools: built.Tools, Output: a.agent.OutputSchema, Interactions: interactions,
-		Temperature: s.temperature, MaxTokens: s.maxTokens, Tokens: max(h.TokensLeft(), 0),
+		Temperature: s.temperature, MaxTokens: s.maxTokens, Tokens: max(a.tokensLeft(), 0),
 	}
 	return request, built, nil
 }
@@ -101,7 +102,7 @@ type compacting struct {
 }
 
 // compact shortens the conversation, with a summary of what is left out. Each batch of turns is summarised by the model that does
-// so; where there is none, or it fails, by the first words of what was said.
+// so; where there is none, and once it has failed, by the first words of what was said.
 func (a *activation) compact(ctx context.Context, c *prompt.Compaction, next sdk.ModelRequest) core.Event {
 	former := core.Summary{}
 	if a.state.Summary != nil {
@@ -114,12 +115,13 @@ func (a *activation) compact(ctx context.Context, c *prompt.Compaction, next sdk
 		Messages: former.Messages + c.Messages, Lined: former.Messages + c.Lined, Text: former.Text, Evicted: c.Evicted,
 		Files: prompt.Touched(former.Files, c.Turns),
 	}}
+	asks := c.Large
 	for _, batch := range batches {
 		text, err := "", error(nil)
-		if c.Large {
+		if asks {
 			text, err = a.summarise(ctx, batch, next, &ev.Reply)
 		}
-		if err != nil {
+		if asks = asks && err == nil; err != nil {
 			a.Logger.Warn("conversation could not be summarised by the model", "run", a.state.Run, "error", err)
 			a.live(wire.LiveCompactionFailed, a.state.Turns, func() any {
 				failed := told
@@ -152,10 +154,13 @@ func (a *activation) summarise(
 		task = a.state.History[0].PlainText()
 	}
 	request := sdk.ModelRequest{
-		Run: next.Run, Lifecycle: next.Lifecycle, Model: a.agent.SummarizerName, Interactions: next.Interactions, Tokens: next.Tokens,
+		Run: next.Run, Lifecycle: next.Lifecycle, Model: a.agent.SummarizerName, Interactions: next.Interactions,
 	}
 	request.System, request.Messages = prompt.Ask(batch, task, summaryPart)
 	reply, err := a.consult(ctx, a.agent.Summarizer, request, forSummary, cost)
+	if errors.Is(err, errNoTokens) {
+		err = sdk.Errorf(sdk.CodeQuotaExhausted, "%s", err)
+	}
 	if err != nil {
 		return "", err
 	}

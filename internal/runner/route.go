@@ -1,10 +1,13 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"agentd/internal/core"
 	"agentd/internal/planning"
@@ -16,6 +19,9 @@ const (
 	routerAttempts = 3
 	// routersAtOnce bounds how many calls are being chosen at the same time.
 	routersAtOnce = 16
+	// routerPause is how long it takes until a router that failed is asked again, unless its server says, and at most the time of a model
+	// call. It is as long as a run is parked first.
+	routerPause = 30 * time.Second
 	// maxEvaluated is the size of all results together, in bytes, that the expressions of a step call at most.
 	maxEvaluated = 2 * core.MaxResult
 )
@@ -42,16 +48,9 @@ func (a *activation) routeSteps(ctx context.Context, numbers []int) (core.Event,
 		return ev, nil
 	}
 	return a.inTurn(ctx, func(ctx context.Context, s *hookEffects, reply *sdk.ModelReply) error {
-		var runs []func()
-		for _, c := range choices {
-			runs = append(runs, func() { a.route(ctx, s, c) })
-		}
-		for some := range slices.Chunk(runs, routersAtOnce) {
-			a.Env.Parallel(some...)
-		}
+		a.chooseTwice(ctx, s, choices)
 		err := chosen(choices, &ev, reply)
-		some := slices.ContainsFunc(choices, func(c *choice) bool { return c.err == nil })
-		if err == nil || !some || ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil || len(undecided(choices)) == len(choices) && !errors.Is(err, errNoTokens) {
 			return err
 		}
 		a.Logger.WarnContext(ctx, "calls could not be chosen for some steps; they are asked for again", "run", a.state.Run, "error", err)
@@ -70,6 +69,45 @@ func (a *activation) routeSteps(ctx context.Context, numbers []int) (core.Event,
 		ev.Notes, ev.Turn = s.notes, s.turn()
 		return ev, nil
 	})
+}
+
+// chooseTwice has calls chosen, and those once more, after a pause, for which that could not be done while it was done for others: a round
+// waits for people and services as long as they take, and what has no call yet waits with it.
+func (a *activation) chooseTwice(ctx context.Context, s *hookEffects, choices []*choice) {
+	a.chooseCalls(ctx, s, choices)
+	left := undecided(choices)
+	if len(left) == 0 || len(left) == len(choices) || a.outOfTokens() || a.draining.Load() {
+		return
+	}
+	e := sdk.AsError(left[0].err)
+	if !a.passes(e) || a.Env.Sleep(ctx, min(cmp.Or(e.RetryAfter, routerPause), a.agent.ModelTimeout)) != nil {
+		return
+	}
+	a.progress()
+	a.chooseCalls(ctx, s, left)
+}
+
+// chooseCalls has calls chosen, some at the same time. Once a choice has failed it begins no more: a model that is away is not to take its
+// time for each.
+func (a *activation) chooseCalls(ctx context.Context, s *hookEffects, choices []*choice) {
+	var failed error
+	for some := range slices.Chunk(choices, routersAtOnce) {
+		var runs []func()
+		for _, c := range some {
+			if c.err = failed; failed == nil {
+				runs = append(runs, func() { a.route(ctx, s, c) })
+			}
+		}
+		a.Env.Parallel(runs...)
+		if left := undecided(some); len(left) > 0 {
+			failed = left[0].err
+		}
+	}
+}
+
+// undecided are the choices that could not be made.
+func undecided(choices []*choice) []*choice {
+	return slices.DeleteFunc(slices.Clone(choices), func(c *choice) bool { return c.err == nil })
 }
 
 // chosen adds what came of the choices to the routes and the reply. A model that failed does not undo what others have chosen: what it was

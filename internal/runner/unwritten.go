@@ -136,7 +136,7 @@ func (a *activation) join(ctx context.Context, event core.Event) (bool, error) {
 	if _, replied := event.(core.Replied); u == nil || !replied {
 		return false, a.write(ctx)
 	}
-	change, err := core.Step(a.agent.Core, a.state.Head, a.in(event))
+	change, err := core.Step(a.agent.Core, a.state.Head, a.asDriver(event))
 	if err != nil {
 		return false, err
 	}

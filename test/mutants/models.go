@@ -53,7 +53,7 @@ var ofModels = []mutant{
 		before := t.Head.Usage.Prompt
 		original(reply)
 		t.Head.Usage.Prompt = before + reply.Usage.Prompt`), test{"internal/core", "TestUsage_IsNeverGivenBack"}},
-	{"estimates are made more exact by estimates", condition("internal/runner.activation.callModel", "Estimated reply -replied", "true"), rows{"L5"}},
+	{"estimates are made more exact by estimates", condition(act+"take", "Estimated reply -replied", "true"), rows{"L5"}},
 	{"tokens in a cache are free", value(llm+"blocks.count", "Prompt Input", "*u.Input"), of("TestAnthropic_CacheTokens")},
 	{"what was thought for one model is sent to another", condition(llm+"Anthropic.content", "Model modelName", "true"), of("TestAnthropic_Requests")},
 

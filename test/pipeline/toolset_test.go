@@ -7,10 +7,13 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+
 	"agentd/internal/contracts"
 	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 // shop is a toolset that can be away. Its tool order asks a person, pay does not.
@@ -81,8 +84,10 @@ func TestToolset_ThatIsAwayLosesNothingThatWasDecided(t *testing.T) {
 			decide := c.decided(h)
 			set.away.Store(true)
 			h.Restart()
+			taken := heldBackOrDone(t, h)
 			decide()
-			set.away.Store(false) // the worker asks it again after a second
+			<-taken
+			set.away.Store(false)
 			wantResponse(t, h.Done(r), "done")
 			if got := h.Messages(r)[2].Content[0]; got.IsError || got.Text != c.result {
 				t.Errorf("the call's result is %+v, want %s", got, c.result)
@@ -90,6 +95,26 @@ func TestToolset_ThatIsAwayLosesNothingThatWasDecided(t *testing.T) {
 			sound(t, h.Conn(), natsStore(h.Conn()))
 		})
 	}
+}
+
+// heldBackOrDone returns what is sent something when a worker gives a message back to the broker, or when a run is done.
+func heldBackOrDone(t *testing.T, h *harness.Harness) <-chan *nats.Msg {
+	t.Helper()
+	nc, err := nats.Connect("", nats.InProcessServer(h))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	messages := make(chan *nats.Msg, 64)
+	for _, subject := range []string{"$JS.EVENT.ADVISORY.CONSUMER.MSG_NAKED.>", h.Conn().Subjects().All(wire.KindDone)} {
+		if _, err := nc.ChanSubscribe(subject, messages); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return messages
 }
 
 // till is a toolset whose tool pay pays, and which has the tool refund unless that was taken from it.

@@ -22,13 +22,17 @@ type models struct {
 	prompts map[sdk.Units][]sdk.Message
 	// steps counts those that planners have written, so that each has a text of its own.
 	steps int
-	// accepted are the replies in journals, costs what each journal adds up to.
+	// accepted are the replies in journals, costs and calls what each journal adds up to.
 	accepted map[sdk.Units]bool
 	costs    map[wire.RunKey]sdk.Units
+	calls    map[wire.RunKey]int64
 }
 
 func newModels(s *simulation) *models {
-	return &models{simulation: s, accepted: map[sdk.Units]bool{}, prompts: map[sdk.Units][]sdk.Message{}, costs: map[wire.RunKey]sdk.Units{}}
+	return &models{
+		simulation: s, accepted: map[sdk.Units]bool{}, prompts: map[sdk.Units][]sdk.Message{}, costs: map[wire.RunKey]sdk.Units{},
+		calls: map[wire.RunKey]int64{},
+	}
 }
 
 // committed sees that no reply is accepted twice, and that no run ends because its model is away, or because of what others did
@@ -40,16 +44,16 @@ func (m *models) committed(key wire.RunKey, e *core.Entry) {
 	if e.Head.ReasonCode == string(sdk.CodeUnavailable) && e.Terminal != nil && strings.Contains(string(e.Terminal.Data), "the model") {
 		m.violate("I11", "run %s: entry %d ends it because its model is away", key, e.Rev)
 	}
-	cost := e.Head.Units - m.costs[key]
-	if cost == 0 {
+	cost, calls := e.Head.Units-m.costs[key], e.Head.Usage.Prompt-m.calls[key]
+	m.costs[key], m.calls[key] = e.Head.Units, e.Head.Usage.Prompt
+	if cost == 0 || calls > 1 { // of several, some came to nothing, and nobody can tell which
 		return
 	}
-	m.costs[key] = e.Head.Units
 	if m.accepted[cost] {
 		m.violate("I2", "run %s: entry %d accepts reply %d again", key, e.Rev, cost)
 	}
 	m.accepted[cost] = true
-	if prompt, early := m.prompts[cost]; early {
+	if prompt, early := m.prompts[cost]; early && e.Kind == core.KindReplied {
 		m.wasShown(key, e, prompt)
 	}
 }
