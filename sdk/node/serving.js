@@ -150,7 +150,10 @@ export class Serving {
   }
 
   #hearVoids(subject) {
-    const voids = wire.subscribe(this.nc, subject, (m) => this.#void(m.subject));
+    const voids = wire.subscribe(this.nc, subject, (m) => {
+      // Whoever may make a consumer may have other messages delivered here: they keep the subject that they came on.
+      if (m.subject.split(".")[1] === "void") this.#void(m.subject);
+    });
     wire.ended(voids).then((why) => why.code === "permission_denied" && this.log.warn(`voided calls may be noticed late: ${why.detail}`));
     return voids;
   }
@@ -368,7 +371,7 @@ export class Serving {
       try {
         stored = (await wire.request(this.nc, subject, body, { headers })).json();
       } catch (error) {
-        if (!(error instanceof Unavailable)) throw error;
+        if (!(error instanceof Unavailable) || !error.retryable) throw error;
         this.log.warn(`the answer to call ${event.parentid} is not stored yet: ${error.message}`);
         await sleep(pause);
         continue;
