@@ -3,6 +3,8 @@ import { Unavailable } from "./errors.js";
 import * as wire from "./wire.js";
 
 const ASK_AGAIN = 1000, BUFFER = 1024, WATCH_EVERY = 5000;
+// How long workers remember that somebody reads.
+const WATCH_LASTS = 15_000;
 
 /** What happens in a run after a mark, as workers tell it to who announces that they read. */
 export class Following {
@@ -11,6 +13,8 @@ export class Following {
   #lost = true;
   // Whether all workers know by now that somebody reads.
   #known = false;
+  // When that was said last.
+  #announced = 0;
   #over = false;
   #ended;
   #at;
@@ -95,6 +99,7 @@ export class Following {
   }
 
   #announce() {
+    this.#announced = Date.now();
     if (!this.nc.isClosed() && !this.nc.isDraining()) this.nc.publish(this.watch);
   }
 
@@ -105,8 +110,10 @@ export class Following {
     this.#wake();
   }
 
+  /** Where the process stood still, workers have forgotten meanwhile that somebody reads. */
   #renew() {
-    [this.#lost, this.#known] = [this.#lost || !this.#known, true];
+    const forgotten = Date.now() - this.#announced > WATCH_LASTS;
+    [this.#lost, this.#known] = [this.#lost || forgotten || !this.#known, true];
     this.#announce();
   }
 
