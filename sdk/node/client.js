@@ -5,7 +5,7 @@ import { headers as newHeaders } from "@nats-io/transport-node";
 
 import { PERMISSION, PLAN, QUESTION, TURN, decisionOn, input, only, replyTo } from "./answers.js";
 import { AgentdError, RunFailed, Unavailable } from "./errors.js";
-import { Following, told } from "./following.js";
+import { Following, told, unlessAborted } from "./following.js";
 import * as wire from "./wire.js";
 
 const ASK_AGAIN = 1000;
@@ -55,12 +55,27 @@ export class Client {
 
   /**
    * Every milestone after the mark, once and in order, and ephemeral events as they come; until the run's end. Throws AgentdError:
-   * unknown_run for a run whose history was removed, unavailable when the connection is closed.
+   * unknown_run for a run whose history was removed, unavailable when the connection is closed, and the signal's reason. return() ends it
+   * also while the next event is waited for.
    */
-  async *follow(run, after = { rev: 0, i: 0 }) {
-    const following = new Following(this.nc, this.root, address(run), after);
+  follow(run, after = { rev: 0, i: 0 }, { signal } = {}) {
+    const returning = new AbortController();
+    const events = this.#follow(run, after, signal ? AbortSignal.any([signal, returning.signal]) : returning.signal, returning.signal);
+    const end = events.return.bind(events); // which waits for the next event, as that of every async generator
+    events.return = (value) => {
+      returning.abort();
+      return end(value);
+    };
+    return events;
+  }
+
+  async *#follow(run, after, signal, returned) {
+    signal.throwIfAborted();
+    const following = new Following(this.nc, this.root, address(run), after, signal);
     try {
-      yield* following.events((mark) => this.#history(run, mark));
+      yield* following.events((mark) => this.#history(run, mark, signal));
+    } catch (error) {
+      if (!returned.aborted) throw error;
     } finally {
       following.close();
     }
@@ -71,17 +86,7 @@ export class Client {
    * a run whose history was removed, unavailable when the connection is closed, and the signal's reason.
    */
   async wait(run, { signal } = {}) {
-    let abort;
-    const aborted = new Promise((_, reject) => {
-      abort = () => reject(signal.reason);
-      if (signal?.aborted) abort();
-      signal?.addEventListener("abort", abort, { once: true });
-    });
-    try {
-      return await Promise.race([aborted, this.#outcome(run, signal)]);
-    } finally {
-      signal?.removeEventListener("abort", abort);
-    }
+    return signal ? unlessAborted(signal, this.#outcome(run, signal)) : this.#outcome(run);
   }
 
   async #outcome(run, signal) {
@@ -234,11 +239,11 @@ export class Client {
     return answer.json();
   }
 
-  async *#history(run, after) {
+  async *#history(run, after, signal) {
     for (;;) {
       let page;
       try {
-        page = await this.#ask(run.agent, JSON.stringify({ run: run.name, after }));
+        page = await unlessAborted(signal, this.#ask(run.agent, JSON.stringify({ run: run.name, after })));
       } catch (error) {
         if (error.code === "unknown_run") return; // it has not begun
         throw error;

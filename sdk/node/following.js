@@ -21,8 +21,9 @@ export class Following {
   #whole;
   #wake = () => {};
 
-  constructor(nc, root, address, after) {
-    Object.assign(this, { nc, watch: `${root}.watch.${address}` });
+  /** It goes on until the signal is aborted. */
+  constructor(nc, root, address, after, signal) {
+    Object.assign(this, { nc, watch: `${root}.watch.${address}`, signal });
     [this.#at, this.#whole] = [after, after.rev === 0];
     const subscription = wire.subscribe(nc, `${root}.stream.${address}`, (m) => this.#hear(m));
     wire.ended(subscription).then((why) => this.#end(why));
@@ -30,7 +31,10 @@ export class Following {
     const renewing = setInterval(() => this.#renew(), WATCH_EVERY), statuses = nc.status();
     this.#announce();
     this.#reconnect(statuses);
+    const stop = () => this.#wake();
+    signal.addEventListener("abort", stop);
     this.close = () => {
+      signal.removeEventListener("abort", stop);
       clearInterval(renewing);
       subscription.unsubscribe();
       asked.unsubscribe();
@@ -38,12 +42,15 @@ export class Following {
     };
   }
 
-  /** Until the run's end. history yields the milestones after a mark that there are now. */
+  /** Until the run's end. history yields the milestones after a mark that there are now. Throws the signal's reason. */
   async *events(history) {
     while (!this.#over) {
+      this.signal.throwIfAborted();
       if (this.#ended) throw this.#ended;
-      if (this.#lost) yield* this.#missed(history);
-      else yield* this.#heard();
+      for await (const live of this.#lost ? this.#missed(history) : this.#heard()) {
+        yield live;
+        if (!this.#over) this.signal.throwIfAborted();
+      }
     }
   }
 
@@ -78,7 +85,7 @@ export class Following {
 
   /** Waits until something is heard, or it is time to ask again. */
   async #news() {
-    if (this.#ended) return;
+    if (this.#ended || this.signal.aborted) return;
     await new Promise((resolve) => {
       const timer = setTimeout(resolve, ASK_AGAIN);
       this.#wake = () => {
@@ -119,6 +126,21 @@ export class Following {
 
   async #reconnect(statuses) {
     for await (const { type } of statuses) if (type === "reconnect") this.#again();
+  }
+}
+
+/** What a promise comes to, unless the signal is aborted before. Throws the signal's reason then. */
+export async function unlessAborted(signal, promise) {
+  let abort;
+  const aborted = new Promise((_, reject) => {
+    abort = () => reject(signal.reason);
+    if (signal.aborted) abort();
+    signal.addEventListener("abort", abort, { once: true });
+  });
+  try {
+    return await Promise.race([aborted, promise]);
+  } finally {
+    signal.removeEventListener("abort", abort);
   }
 }
 

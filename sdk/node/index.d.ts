@@ -159,8 +159,8 @@ export class Client {
   start(agent: string, data: Json, options?: Start): Promise<Required<Run>>;
   status(run: Run): Promise<Json>;
   list(agent: string, status?: "" | "running" | "waiting" | "done"): AsyncGenerator<Json>;
-  /** Ends with unavailable when the connection is closed. */
-  follow(run: Run, after?: Mark): AsyncGenerator<Live>;
+  /** Throws the signal's reason, and unavailable when the connection is closed. return() ends it also while the next event is waited for. */
+  follow(run: Run, after?: Mark, options?: { signal?: AbortSignal }): AsyncGenerator<Live, void>;
   /** Throws RunFailed, the signal's reason, and unavailable when the connection is closed. */
   wait(run: Run, options?: { signal?: AbortSignal }): Promise<Result>;
   /** The text has 1 to 65536 bytes. */

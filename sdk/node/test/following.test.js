@@ -45,3 +45,39 @@ test("who stood still for longer than workers remember them asks for what was mi
   assert.equal((await next).value.rev, 7);
   await following.return();
 });
+
+/** Follows a run, in which nothing happens, until the first question about it is answered. */
+async function followed(nc, options) {
+  const following = new Client(nc).follow(run, undefined, options), next = following.next();
+  while (nc.asked === 0) await turn();
+  await turn();
+  return { following, next };
+}
+
+for (const [when, nc] of Object.entries({ "the next event": () => silent(), "what was missed": () => silent(() => new Promise(() => {})) })) {
+  test(`who waits for ${when} can stop`, async () => {
+    const returned = await followed(nc());
+    assert.deepEqual(await returned.following.return("enough"), { done: true, value: "enough" });
+    assert.deepEqual(await returned.next, { done: true, value: undefined });
+
+    const stopping = new AbortController(), stopped = nc(), { next, following } = await followed(stopped, { signal: stopping.signal });
+    stopping.abort(new RangeError("mine"));
+    await assert.rejects(next, { name: "RangeError", message: "mine" });
+    assert.deepEqual(await following.next(), { done: true, value: undefined });
+    assert.equal(stopped.subscribed, 0);
+  });
+}
+
+test("who stops between events gets no further one", async () => {
+  const milestones = () => [live("run.started", 1), live("model.reply", 2), live("run.finished", 3)];
+  const stopping = new AbortController(), following = new Client(silent(milestones)).follow(run, undefined, { signal: stopping.signal });
+  assert.equal((await following.next()).value.rev, 1);
+  stopping.abort(new RangeError("mine"));
+  await assert.rejects(following.next(), { name: "RangeError" });
+
+  const nc = silent(milestones);
+  for await (const { rev } of new Client(nc).follow(run)) if (rev === 2) break;
+  assert.equal(nc.subscribed, 0);
+  await assert.rejects(new Client(nc).follow(run, undefined, { signal: AbortSignal.abort(new RangeError("before")) }).next(), { message: "before" });
+  assert.equal(nc.subscribed, 0);
+});
