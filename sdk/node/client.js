@@ -112,25 +112,27 @@ export class Client {
     }
   }
 
-  /** The result of a run that the init event with the token began. */
+  /**
+   * The result of a run that the init event with the token began, as it is stored: a subscription hears of it earlier, and also hears an end that
+   * the stream refused.
+   */
   async #done(run, init, signal) {
     const subject = `${this.root}.done.${address(run)}.${init}`;
-    let heard;
-    const next = new Promise((resolve) => { heard = resolve; });
-    const subscription = wire.subscribe(this.nc, subject, heard);
+    let heard = new AbortController();
+    const subscription = wire.subscribe(this.nc, subject, () => heard.abort());
     const ended = wire.ended(subscription);
     try {
-      for (let wait = LOOK_FIRST; ; wait = Math.min(2 * wait, LOOK_AGAIN)) {
+      for (let wait = LOOK_FIRST; ; wait = heard.signal.aborted ? LOOK_FIRST : Math.min(2 * wait, LOOK_AGAIN)) {
         signal?.throwIfAborted();
+        heard = new AbortController();
         const stored = await this.#stored(subject);
         if (stored) return result(run, stored);
-        const pause = new AbortController();
-        const message = await Promise.race([next, ended, sleep(wait, null, { signal: AbortSignal.any([pause.signal, ...(signal ? [signal] : [])]) })]);
-        pause.abort();
-        if (message instanceof Error) throw message;
-        if (message) return result(run, wire.decode(message));
+        const woken = signal ? AbortSignal.any([signal, heard.signal]) : heard.signal;
+        const why = await Promise.race([ended, sleep(wait, null, { signal: woken }).catch(() => null)]);
+        if (why) throw why;
       }
     } finally {
+      heard.abort();
       subscription.unsubscribe();
     }
   }

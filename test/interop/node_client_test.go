@@ -1,10 +1,15 @@
 package interop
 
 import (
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+
+	"agentd/internal/harness"
+	"agentd/sdk/wire"
 )
 
 // Whoever may see all runs sees and cancels those that others have started, also under a name of their own; others are told that they may not.
@@ -26,4 +31,52 @@ func TestNodeSDK_RunsOfOthers(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	w.NoDeadLetter()
+}
+
+// The result of a run is the end that is stored, not one that is heard and refused.
+func TestNodeSDK_RefusedEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, docContract(t), time.Minute)
+	nc, err := nats.Connect("nats://worker:hot@" + w.host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	key, init := wire.NewRunKey("trip"), wire.InitToken("test", "init")
+	subject := w.Conn().Subjects().Done("desk", key, init)
+	looked, err := nc.SubscribeSync("$JS.API.DIRECT.GET.AGENTD_DONE." + subject)
+	if err == nil {
+		err = nc.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := func(text string) []byte {
+		e := wire.Event{ID: "end", Source: "desk", Type: "desk.done", Subject: "trip", Data: []byte(`{"response":"` + text + `"}`)}
+		body, err := e.Encode()
+		if err != nil {
+			t.Error(err)
+		}
+		return body
+	}
+	var published sync.WaitGroup
+	published.Go(func() {
+		if _, err := looked.NextMsg(harness.Patience); err != nil { // so it listens
+			t.Error(err)
+		}
+		refused := &nats.Msg{Subject: subject, Data: end("refused"), Header: nats.Header{"Nats-Expected-Last-Subject-Sequence": {"7"}}}
+		if err := nc.PublishMsg(refused); err != nil {
+			t.Error(err)
+		}
+		if _, err := looked.NextMsg(harness.Patience); err != nil {
+			t.Error(err)
+		}
+		w.PublishRaw(subject, end("stored"))
+	})
+	run := map[string]any{"agent": "desk", "name": "trip", "init": init}
+	got, _ := w.clientSays(nodeSDKClient(t, "client_conformance.mjs"), map[string]any{"do": "wait", "run": run})["result"].(map[string]any)
+	published.Wait()
+	if diff := cmp.Diff(map[string]any{"response": "stored"}, got["data"]); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 }
