@@ -90,6 +90,21 @@ for (const [$schema, pair] of Object.entries(dialects)) {
   });
 }
 
+test("multiples of fractions are those of their decimals", async () => {
+  const schema = { type: "object", properties: { price: { multipleOf: 0.01 }, tiny: { multipleOf: 1e-7 }, hours: { multipleOf: 0.25 } } };
+  const service = new Service(contract({ "1.0.0": schema, "1.1.0": { ...schema, $schema: "http://json-schema.org/draft-07/schema#" } }), { log: silent });
+  service.handle(async (call, data) => data);
+  for (const version of ["1.0.0", "1.1.0"]) {
+    const given = (data) => service.answer({ event: { type, dataschema: `${uri}/${version}` }, data }, aborted);
+    for (const data of [{ price: 0.07 }, { price: 1.15 }, { price: -19.99 }, { price: 0 }, { price: 1e21 }, { tiny: 3e-7 }, { tiny: 1e300 }, { hours: 1.75 }]) {
+      assert.deepEqual((await given(data)).data, data);
+    }
+    for (const data of [{ price: 0.075 }, { price: 1e-9 }, { tiny: 1.5e-7 }, { hours: 1.7 }]) {
+      await assert.rejects(given(data), { name: "TypeError", message: /"path":"\$\.(price|tiny|hours)","expected":"must be multiple of / }, JSON.stringify(data));
+    }
+  }
+});
+
 test("a schema that only agentd can read is not checked here", async () => {
   const warned = [];
   const schema = { properties: { text: { pattern: "(?i)sunny" } } };
