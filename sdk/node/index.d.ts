@@ -62,16 +62,21 @@ export interface Call<Data = Json> {
 }
 
 /**
- * signal is aborted when the call is due or voided. The answer is an object that JSON has all of, after its toJSON; its type is the
- * contract's first, or $type. Of what is thrown, the caller reads a ToolError; of anything else, only that there was an error.
+ * An object that JSON has all of, after its toJSON. $type is the answer's type, which a version that emits several wants; $units is what it cost,
+ * up to six decimal places, 0 being what the service's answers cost.
  */
-export type Handler<Data = Json> = (call: Call<Data>, data: Data, signal: AbortSignal) => Promise<(Json & { $type?: string }) | { toJSON(): unknown }>;
+export type Answer = (Json & { $type?: string; $units?: number }) | { toJSON(): unknown };
+
+/** signal is aborted when the call is due or voided. Of what is thrown, the caller reads a ToolError; of anything else, that there was an error. */
+export type Handler<Data = Json> = (call: Call<Data>, data: Data, signal: AbortSignal) => Answer | Promise<Answer>;
 
 export interface ServiceOptions {
   /** How many calls are handled at once; 16. */
   slots?: number;
   /** Hear of voided calls at once, which needs the right to subscribe to <root>.void.<domain>.<type>.>; true. */
   hearVoids?: boolean;
+  /** What an answer costs, errors included; 0. */
+  units?: number;
   /** The first token of every subject; AGENTD_ROOT, else agentd. */
   root?: string;
   log?: Pick<Console, "info" | "warn" | "error">;
@@ -84,7 +89,7 @@ export class Service {
   handle<Data = Json>(version: string, handler: Handler<Data>): this;
   /**
    * Serves until SIGTERM or SIGINT, and then until the calls in hand are answered. Throws AgentdError: config, with all that keeps it from
-   * being served, such as a version without a handler; unavailable, when the connection is closed.
+   * being served, such as a version without a handler or with two; unavailable, when the connection is closed.
    */
   run(options?: ConnectionOptions): Promise<void>;
   serve(nc: NatsConnection, signal: AbortSignal): Promise<void>;

@@ -16,6 +16,9 @@ const MAX_ATTRIBUTE = 8192;
 const MAX_DEPTH = 64, MAX_MEMBERS = 10064;
 const ALPHABET = "abcdefghijklmnopqrstuvwxyz234567";
 
+/** The server refuses with this code to store a second message on a subject. */
+export const WRONG_LAST_SEQUENCE = 10071;
+
 export const structured = { "Content-Type": "application/cloudevents+json" };
 
 export function t26(...parts) {

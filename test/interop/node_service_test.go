@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/harness"
+	"agentd/sdk"
 	"agentd/sdk/wire"
 )
 
@@ -68,5 +70,45 @@ func TestNodeSDK_NotAVoid(t *testing.T) {
 	}
 	if got := w.results(r); len(got) != 1 || got[0].Text != `{"text":"sunny in Bern"}` {
 		t.Errorf("the model was told %+v", got)
+	}
+}
+
+// What is delivered to a service and is no call is a dead letter, where the service may store one; its next call is answered either way. An answer
+// says whom it is for and what it cost.
+func TestNodeSDK_NoCall(t *testing.T) {
+	t.Parallel()
+	for name, user := range map[string][]string{"may": {"NATS_USER=worker", "NATS_PASSWORD=hot"}, "may not": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, docContract(t), time.Minute, city("Bern"))
+			key := wire.NewRunKey("other")
+			subject := w.Conn().Subjects().Call(wire.CallAddress{
+				Domain: wire.LocalDomain, Type: wire.NameToken(w.contract.Type), Agent: "desk", Run: key,
+				Call: wire.CallID(key, "init", 1, 0, w.contract.Type, []byte(`{}`)),
+			})
+			w.PublishRaw(subject, []byte("no event"))
+			c := nodeSDKService(t, "costing_sdk.mjs")
+			c.env = append(c.env, user...)
+			p := run(t, c, w.host)
+			if user != nil {
+				letter := w.DeadLetter()
+				if letter.Reason != string(sdk.CodeInvalidEvent) || letter.Subject != subject || string(letter.Data) != "no event" || !strings.Contains(letter.Detail, "structured mode") {
+					t.Errorf("the dead letter is %+v", letter)
+				}
+			}
+			if got := w.results(w.start("trip")); len(got) != 1 || got[0].Text != `{"text":"sunny in Bern"}` {
+				t.Errorf("the model was told %+v", got)
+			}
+			for reply, answer := range w.answers() {
+				if answer.To != reply || answer.ExecutionUnits != 250_000 {
+					t.Errorf("the answer is to %s and cost %s, want %s and 0.25", answer.To, answer.ExecutionUnits, reply)
+				}
+			}
+			w.settled()
+			w.NoDeadLetter()
+			if may := !strings.Contains(p.log.String(), "as this user may not store dead letters"); may != (user != nil) {
+				t.Error("it says of its rights what is not so")
+			}
+		})
 	}
 }
