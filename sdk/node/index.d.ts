@@ -37,8 +37,8 @@ export class RunFailed extends AgentdError {
 }
 
 /**
- * Connects to NATS: by default to NATS_URL, as NATS_USER with NATS_PASSWORD or else with the login in the URL. It reconnects for ever. The
- * inbox prefix is that of the root, by default AGENTD_ROOT or agentd. Throws AgentdError: config for a root or a login that is none.
+ * Connects to NATS: by default to NATS_URL, as NATS_USER with NATS_PASSWORD or else with the login in the URL. It reconnects for ever, and
+ * by TLS alone where a URL begins with tls://. The inbox prefix is that of the root, by default AGENTD_ROOT or agentd. Throws AgentdError: config for a root or a login that is none.
  */
 export function connect(options?: ConnectionOptions & { root?: string }): Promise<NatsConnection>;
 
