@@ -6,6 +6,7 @@ import { headers as newHeaders } from "@nats-io/transport-node";
 import { PERMISSION, PLAN, QUESTION, TURN, decisionOn, input, only, replyTo } from "./answers.js";
 import { AgentdError, RunFailed, Unavailable } from "./errors.js";
 import { Following, told, unlessAborted } from "./following.js";
+import { attributesOf } from "./starting.js";
 import * as wire from "./wire.js";
 
 const ASK_AGAIN = 1000;
@@ -25,23 +26,22 @@ export class Client {
   }
 
   /**
-   * Starts a run, and returns when the broker has stored that. Who starts again with the same key gets the same run. require are
-   * patterns of tools that need permission in this run, beyond the agent's policy. Throws AgentdError: invalid_event or contract_violation
-   * for what no worker could read.
+   * Starts a run, and returns when the broker has stored that. Who starts again with the same key gets the same run. terms are require, patterns
+   * of tools that need permission in this run beyond the agent's policy; tokens, the most that it may use, 0 being any number; constraints, tags,
+   * accessControl, traceparent and tracestate. Throws AgentdError: invalid_event or contract_violation for what no worker could read.
    */
-  async start(agent, data, { key = "", name = "", type = "", require = [], tokens = 0, accessControl, traceparent } = {}) {
-    const id = key || wire.newID("run"), init = wire.initToken(this.source, id);
-    const run = { agent, name: name || `run-${init}`, init };
+  async start(agent, data, { key, name, type, ...terms } = {}) {
+    const id = or(key, wire.newID("run")), init = wire.initToken(this.source, id);
+    const run = { agent, name: or(name, `run-${init}`), init };
     await this.#store(this.#named(`${this.root}.start.${wire.token(agent)}`), {
-      ...this.#event(id, type || agent, run.name, input(data, "the input")), accesscontrol: accessControl, traceparent,
-      tokenbudget: tokens ? String(tokens) : undefined, requirepermission: require.length > 0 ? require.join(",") : undefined,
+      ...this.#event(id, or(type, agent), run.name, input(data, "the input")), ...attributesOf(terms),
     });
     return run;
   }
 
   /** How far a run is, as docs/wire.md says. Throws AgentdError: unknown_run, permission_denied, unavailable. */
-  status(run) {
-    return this.#ask(run.agent, `{"run":${JSON.stringify(run.name)},"after":{"rev":9223372036854775807,"i":0}}`);
+  async status(run) {
+    return this.#ask(run.agent, `{"run":${JSON.stringify(nameOf(run))},"after":{"rev":9223372036854775807,"i":0}}`);
   }
 
   /** The runs of an agent with a status ("" is any), as of status, in no order that means anything. */
@@ -139,7 +139,7 @@ export class Client {
 
   /** Sends a message into a run that did not ask. It returns when the broker has stored it. Throws AgentdError: message_refused. */
   async send(run, text) {
-    const bytes = Buffer.byteLength(text);
+    const bytes = typeof text === "string" ? Buffer.byteLength(text) : 0;
     if (bytes === 0 || bytes > MAX_MESSAGE) {
       throw new AgentdError("message_refused", `the message has ${bytes} bytes; it must have 1 to ${MAX_MESSAGE}`);
     }
@@ -148,6 +148,7 @@ export class Client {
 
   /** Asks a run to end. Whoever started it may, and an operator. */
   async cancel(run, reason = "") {
+    if (typeof reason !== "string") throw new AgentdError("invalid_event", "the reason to cancel a run is a text");
     let who = this.who;
     try {
       if (((await this.status(run)).initiator ?? "") !== who) who = "";
@@ -272,7 +273,15 @@ export class Client {
 /** Whether a run is not known yet, or nobody is there now who knows it. */
 const notYet = (error) => error.code === "unknown_run" || (error instanceof Unavailable && error.retryable);
 
-const address = (run) => `${wire.token(run.agent)}.${wire.runKey(run.name)}`;
+const address = (run) => `${wire.token(run.agent)}.${wire.runKey(nameOf(run))}`;
+
+function nameOf({ name }) {
+  if (typeof name !== "string" || name === "") throw new AgentdError("invalid_event", "the name of a run is a text that is not empty");
+  return name;
+}
+
+/** A value, or another where there is none. */
+const or = (value, other) => (value == null || value === "" ? other : value);
 
 function removed(run, reason, what) {
   return new AgentdError("unknown_run", `run ${run.name} is done (${reason}), and its ${what} was removed`);

@@ -126,9 +126,15 @@ export interface Start {
   name?: string;
   type?: string;
   require?: string[];
+  /** The most tokens that the run may use, if the agent's own limit is not lower; 0, any number. */
   tokens?: number;
+  /** What bounds the run's calls beside its agent's constraints: docs/lifecycle.md#constraints. */
+  constraints?: Json;
+  /** What people find the run by: at most 16, keys of [a-z0-9_.-]{1,32}, values of at most 128 bytes without commas. */
+  tags?: { [key: string]: string };
   accessControl?: string;
   traceparent?: string;
+  tracestate?: string;
 }
 
 export interface Asked {

@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -9,6 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"agentd/internal/harness"
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
 	"agentd/sdk/wire"
 )
 
@@ -79,4 +82,37 @@ func TestNodeSDK_RefusedEnd(t *testing.T) {
 	if diff := cmp.Diff(map[string]any{"response": "stored"}, got["data"]); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+}
+
+// Whoever starts a run narrows its constraints, and gives it tags and a trace.
+func TestNodeSDK_Terms(t *testing.T) {
+	t.Parallel()
+	w := newServer(t, docContract(t))
+	spec := desk(w.contract, time.Minute)
+	spec.Constraints = &sdk.Constraints{}
+	w.Harness = harness.Start(t, harness.Options{
+		URL: "nats://worker:hot@" + w.host, Agents: []sdk.Agent{{Spec: spec}},
+		Model: sdktest.Script(sdktest.Ask(sdktest.Tool("weather_forecast", city("Bern"))), sdktest.Say("done")),
+	})
+	program := nodeSDKClient(t, "client_conformance.mjs")
+	init := wire.InitToken("agentd.client", "trip")
+	got := w.clientSays(program, map[string]any{
+		"do": "start", "agent": "desk", "data": map[string]any{"message": "hello"}, "key": "trip", "name": "trip", "tracestate": "vendor=1",
+		"constraints": map[string]any{"deny": []string{"weather_*"}}, "tags": map[string]any{"tenant": "acme", "order": "7"},
+	})
+	if diff := cmp.Diff(map[string]any{"run": map[string]any{"agent": "desk", "name": "trip", "init": init}}, got); diff != "" {
+		t.Fatalf("-want +got:\n%s", diff)
+	}
+	r := harness.Run{Agent: "desk", Subject: "trip", Key: wire.NewRunKey("trip"), Init: init}
+	if told := w.results(r); len(told) != 1 || !strings.Contains(told[0].Text, string(sdk.ViolationTool)) {
+		t.Errorf("the model was told %+v", told)
+	}
+	if end := w.Done(r); end.TraceState != "vendor=1" {
+		t.Errorf("the trace of the run's end is %q, want vendor=1", end.TraceState)
+	}
+	status, _ := w.clientSays(program, map[string]any{"do": "status", "run": map[string]any{"agent": "desk", "name": "trip"}})["status"].(map[string]any)
+	if diff := cmp.Diff(map[string]any{"tenant": "acme", "order": "7"}, status["tags"]); diff != "" {
+		t.Errorf("tags: -want +got:\n%s", diff)
+	}
+	w.NoDeadLetter()
 }

@@ -57,3 +57,20 @@ test("an operator cancels the run of somebody else under no name", async () => {
   await new Client(nc, { who: "bob" }).cancel(run);
   assert.match(nc.sent.at(-1)[0], /\.bob$/);
 });
+
+test("what is said of a run is in its init event", async () => {
+  const nc = answering(() => ({ seq: 1 })), client = new Client(nc, { who: "ann" });
+  await client.start("travel.desk", { message: "hello" }, {
+    key: "k", require: ["send_*", "book"], tokens: 500, accessControl: "team", traceparent: "00-1", tracestate: "v=1",
+    constraints: { read_only: true }, tags: { tenant: "acme", order: "7=8" },
+  });
+  const [subject, { time, ...event }] = nc.sent.at(-1);
+  assert.equal(subject, "agentd.start.travel_desk.ann");
+  assert.deepEqual(event, {
+    specversion: "1.0", id: "k", source: "agentd.client", type: "travel.desk", subject: "run-4bnrzpe6pfdfbapaecytwkxhmi", datacontenttype: "application/json",
+    data: { message: "hello" }, accesscontrol: "team", traceparent: "00-1", tracestate: "v=1", tokenbudget: "500", requirepermission: "send_*,book",
+    constraints: '{"read_only":true}', tags: "order=7=8,tenant=acme",
+  });
+  await client.start("desk", {}, { key: "k", name: "trip" });
+  assert.deepEqual(Object.keys(nc.sent.at(-1)[1]), ["specversion", "id", "source", "type", "subject", "time", "datacontenttype", "data"]);
+});
