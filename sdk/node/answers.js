@@ -11,6 +11,7 @@ const ANSWERED = ["answer", "action", "content"];
 
 /** The data of the answer to a question or a turn. Throws AgentdError: contract_violation. */
 export function replyTo(type, text, end, data) {
+  if (text != null && typeof text !== "string") throw violation(`the answer is a text, and not a ${typeof text}`);
   if (data != null && (text || end)) throw violation("an answer is a text or data, not both");
   if (data != null) {
     const given = input(data, "the answer"), names = Object.keys(given);

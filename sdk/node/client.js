@@ -5,7 +5,8 @@ import { headers as newHeaders } from "@nats-io/transport-node";
 
 import { PERMISSION, PLAN, QUESTION, TURN, decisionOn, input, only, replyTo } from "./answers.js";
 import { AgentdError, RunFailed, Unavailable } from "./errors.js";
-import { Following, told } from "./following.js";
+import { Following, told, unlessAborted } from "./following.js";
+import { attributesOf } from "./starting.js";
 import * as wire from "./wire.js";
 
 const ASK_AGAIN = 1000;
@@ -25,23 +26,22 @@ export class Client {
   }
 
   /**
-   * Starts a run, and returns when the broker has stored that. Who starts again with the same key gets the same run. require are
-   * patterns of tools that need permission in this run, beyond the agent's policy. Throws AgentdError: invalid_event or contract_violation
-   * for what no worker could read.
+   * Starts a run, and returns when the broker has stored that. Who starts again with the same key gets the same run. terms are require, patterns
+   * of tools that need permission in this run beyond the agent's policy; tokens, the most that it may use, 0 being any number; constraints, tags,
+   * accessControl, traceparent and tracestate. Throws AgentdError: invalid_event or contract_violation for what no worker could read.
    */
-  async start(agent, data, { key = "", name = "", type = "", require = [], tokens = 0, accessControl, traceparent } = {}) {
-    const id = key || wire.newID("run"), init = wire.initToken(this.source, id);
-    const run = { agent, name: name || `run-${init}`, init };
+  async start(agent, data, { key, name, type, ...terms } = {}) {
+    const id = or(key, wire.newID("run")), init = wire.initToken(this.source, id);
+    const run = { agent, name: or(name, `run-${init}`), init };
     await this.#store(this.#named(`${this.root}.start.${wire.token(agent)}`), {
-      ...this.#event(id, type || agent, run.name, input(data, "the input")), accesscontrol: accessControl, traceparent,
-      tokenbudget: tokens ? String(tokens) : undefined, requirepermission: require.length > 0 ? require.join(",") : undefined,
+      ...this.#event(id, or(type, agent), run.name, input(data, "the input")), ...attributesOf(terms),
     });
     return run;
   }
 
   /** How far a run is, as docs/wire.md says. Throws AgentdError: unknown_run, permission_denied, unavailable. */
-  status(run) {
-    return this.#ask(run.agent, `{"run":${JSON.stringify(run.name)},"after":{"rev":9223372036854775807,"i":0}}`);
+  async status(run) {
+    return this.#ask(run.agent, `{"run":${JSON.stringify(nameOf(run))},"after":{"rev":9223372036854775807,"i":0}}`);
   }
 
   /** The runs of an agent with a status ("" is any), as of status, in no order that means anything. */
@@ -55,12 +55,27 @@ export class Client {
 
   /**
    * Every milestone after the mark, once and in order, and ephemeral events as they come; until the run's end. Throws AgentdError:
-   * unknown_run for a run whose history was removed, unavailable when the connection is closed.
+   * unknown_run for a run whose history was removed, unavailable when the connection is closed, and the signal's reason. return() ends it
+   * also while the next event is waited for.
    */
-  async *follow(run, after = { rev: 0, i: 0 }) {
-    const following = new Following(this.nc, this.root, address(run), after);
+  follow(run, after = { rev: 0, i: 0 }, { signal } = {}) {
+    const returning = new AbortController();
+    const events = this.#follow(run, after, signal ? AbortSignal.any([signal, returning.signal]) : returning.signal, returning.signal);
+    const end = events.return.bind(events); // which waits for the next event, as that of every async generator
+    events.return = (value) => {
+      returning.abort();
+      return end(value);
+    };
+    return events;
+  }
+
+  async *#follow(run, after, signal, returned) {
+    signal.throwIfAborted();
+    const following = new Following(this.nc, this.root, address(run), after, signal);
     try {
-      yield* following.events((mark) => this.#history(run, mark));
+      yield* following.events((mark) => this.#history(run, mark, signal));
+    } catch (error) {
+      if (!returned.aborted) throw error;
     } finally {
       following.close();
     }
@@ -71,17 +86,7 @@ export class Client {
    * a run whose history was removed, unavailable when the connection is closed, and the signal's reason.
    */
   async wait(run, { signal } = {}) {
-    let abort;
-    const aborted = new Promise((_, reject) => {
-      abort = () => reject(signal.reason);
-      if (signal?.aborted) abort();
-      signal?.addEventListener("abort", abort, { once: true });
-    });
-    try {
-      return await Promise.race([aborted, this.#outcome(run, signal)]);
-    } finally {
-      signal?.removeEventListener("abort", abort);
-    }
+    return signal ? unlessAborted(signal, this.#outcome(run, signal)) : this.#outcome(run);
   }
 
   async #outcome(run, signal) {
@@ -107,32 +112,34 @@ export class Client {
     }
   }
 
-  /** The result of a run that the init event with the token began. */
+  /**
+   * The result of a run that the init event with the token began, as it is stored: a subscription hears of it earlier, and also hears an end that
+   * the stream refused.
+   */
   async #done(run, init, signal) {
     const subject = `${this.root}.done.${address(run)}.${init}`;
-    let heard;
-    const next = new Promise((resolve) => { heard = resolve; });
-    const subscription = wire.subscribe(this.nc, subject, heard);
+    let heard = new AbortController();
+    const subscription = wire.subscribe(this.nc, subject, () => heard.abort());
     const ended = wire.ended(subscription);
     try {
-      for (let wait = LOOK_FIRST; ; wait = Math.min(2 * wait, LOOK_AGAIN)) {
+      for (let wait = LOOK_FIRST; ; wait = heard.signal.aborted ? LOOK_FIRST : Math.min(2 * wait, LOOK_AGAIN)) {
         signal?.throwIfAborted();
+        heard = new AbortController();
         const stored = await this.#stored(subject);
         if (stored) return result(run, stored);
-        const pause = new AbortController();
-        const message = await Promise.race([next, ended, sleep(wait, null, { signal: AbortSignal.any([pause.signal, ...(signal ? [signal] : [])]) })]);
-        pause.abort();
-        if (message instanceof Error) throw message;
-        if (message) return result(run, wire.decode(message));
+        const woken = signal ? AbortSignal.any([signal, heard.signal]) : heard.signal;
+        const why = await Promise.race([ended, sleep(wait, null, { signal: woken }).catch(() => null)]);
+        if (why) throw why;
       }
     } finally {
+      heard.abort();
       subscription.unsubscribe();
     }
   }
 
   /** Sends a message into a run that did not ask. It returns when the broker has stored it. Throws AgentdError: message_refused. */
   async send(run, text) {
-    const bytes = Buffer.byteLength(text);
+    const bytes = typeof text === "string" ? Buffer.byteLength(text) : 0;
     if (bytes === 0 || bytes > MAX_MESSAGE) {
       throw new AgentdError("message_refused", `the message has ${bytes} bytes; it must have 1 to ${MAX_MESSAGE}`);
     }
@@ -141,6 +148,7 @@ export class Client {
 
   /** Asks a run to end. Whoever started it may, and an operator. */
   async cancel(run, reason = "") {
+    if (typeof reason !== "string") throw new AgentdError("invalid_event", "the reason to cancel a run is a text");
     let who = this.who;
     try {
       if (((await this.status(run)).initiator ?? "") !== who) who = "";
@@ -214,18 +222,31 @@ export class Client {
     }
   }
 
+  /** Asks for the runs that it started, and for others only where its user may see all of them: a list then has its own runs alone. */
   async #ask(agent, query) {
-    const answer = await wire.request(this.nc, this.#named(`${this.root}.get.${wire.token(agent)}`), query, { timeout: 10_000 });
+    const all = `${this.root}.get.${wire.token(agent)}`, own = this.#named(all);
+    try {
+      return await this.#asked(own, query);
+    } catch (error) {
+      if (error.code !== "permission_denied" || own === all) throw error;
+      return this.#asked(all, query).catch((other) => {
+        throw other.code === "permission_denied" ? error : other;
+      });
+    }
+  }
+
+  async #asked(subject, query) {
+    const answer = await wire.request(this.nc, subject, query, { timeout: 10_000 });
     const code = answer.headers?.get("Nats-Service-Error-Code"), text = answer.headers?.get("Nats-Service-Error");
     if (code) throw code === "unavailable" ? new Unavailable(text) : new AgentdError(code, text);
     return answer.json();
   }
 
-  async *#history(run, after) {
+  async *#history(run, after, signal) {
     for (;;) {
       let page;
       try {
-        page = await this.#ask(run.agent, JSON.stringify({ run: run.name, after }));
+        page = await unlessAborted(signal, this.#ask(run.agent, JSON.stringify({ run: run.name, after })));
       } catch (error) {
         if (error.code === "unknown_run") return; // it has not begun
         throw error;
@@ -252,7 +273,15 @@ export class Client {
 /** Whether a run is not known yet, or nobody is there now who knows it. */
 const notYet = (error) => error.code === "unknown_run" || (error instanceof Unavailable && error.retryable);
 
-const address = (run) => `${wire.token(run.agent)}.${wire.runKey(run.name)}`;
+const address = (run) => `${wire.token(run.agent)}.${wire.runKey(nameOf(run))}`;
+
+function nameOf({ name }) {
+  if (typeof name !== "string" || name === "") throw new AgentdError("invalid_event", "the name of a run is a text that is not empty");
+  return name;
+}
+
+/** A value, or another where there is none. */
+const or = (value, other) => (value == null || value === "" ? other : value);
 
 function removed(run, reason, what) {
   return new AgentdError("unknown_run", `run ${run.name} is done (${reason}), and its ${what} was removed`);

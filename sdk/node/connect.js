@@ -8,16 +8,19 @@ const ADDRESS = /^(\[[\da-f:.%]+\]|[\da-f]*:[\da-f:.]+|[\w.-]+)(:\d+)?$/i;
 /**
  * Connects to NATS with the options of @nats-io/transport-node: by default to NATS_URL, as NATS_USER with NATS_PASSWORD or else with the
  * login in the URL, with the authorities in NATS_CA and the certificate in NATS_CERT and NATS_KEY, and the inbox prefix that `agentd
- * nats-config` gives to a user with the root, which is that of a Client. It reconnects for ever.
+ * nats-config` gives to a user with the root, which is that of a Client. Where there are such, or a URL begins with tls://, it connects by TLS
+ * alone. It reconnects for ever.
  */
 export async function connect({ root = "", ...options } = {}) {
   const { NATS_URL, NATS_CA, NATS_CERT, NATS_KEY } = process.env;
   const given = [options.servers ?? (NATS_URL || "nats://127.0.0.1:4222")].flat().flatMap((list) => list.split(",")).map(parted);
   const login = loginOf(options, given.find(({ login }) => login)?.login);
-  const tls = NATS_CA || NATS_CERT ? { caFile: NATS_CA || undefined, certFile: NATS_CERT || undefined, keyFile: NATS_KEY || undefined } : undefined;
+  const files = { caFile: NATS_CA || undefined, certFile: NATS_CERT || undefined, keyFile: NATS_KEY || undefined };
+  // The transport looks at no scheme, and would log in without TLS where a server, or somebody before it, offers none.
+  const demanded = NATS_CA || NATS_CERT || given.some(({ server }) => /^tls:/i.test(server));
   return transport({
-    tls, inboxPrefix: login.user ? `_INBOX_${wire.root(root)}_${login.user}` : "_INBOX", name: "agentd-node", maxReconnectAttempts: -1, ...login, ...options,
-    servers: given.map(({ server }) => server),
+    inboxPrefix: login.user ? `_INBOX_${wire.root(root)}_${login.user}` : "_INBOX", name: "agentd-node", maxReconnectAttempts: -1, ...login, ...options,
+    tls: options.tls ?? (demanded ? files : undefined), servers: given.map(({ server }) => server),
   });
 }
 

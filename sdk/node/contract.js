@@ -136,7 +136,7 @@ export class Checks {
       return;
     }
     try {
-      this.#checks.set(path, new Ajv({ ...OPTIONS, validateSchema: false }).compile(rest));
+      this.#checks.set(path, exactly(new Ajv({ ...OPTIONS, validateSchema: false })).compile(rest));
     } catch (error) {
       this.#skip(path, `ajv cannot use it: ${error.message}`);
     }
@@ -152,6 +152,30 @@ export class Checks {
     this.unchecked.set(why, [...(this.unchecked.get(why) ?? []), path]);
   }
 }
+
+/** Has multiples of fractions looked for in decimal, as agentd does: ajv divides floats, in which 0.07 is no multiple of 0.01. */
+function exactly(ajv) {
+  const compile = (of) => function check(value) {
+    if (isMultiple(value, of)) return true;
+    check.errors = [{ keyword: "multipleOf", message: `must be multiple of ${of}`, params: { multipleOf: of } }];
+    return false;
+  };
+  return ajv.removeKeyword("multipleOf").addKeyword({ keyword: "multipleOf", type: "number", schemaType: "number", compile });
+}
+
+/** Whether a number, as JSON writes it, is a multiple of another. */
+function isMultiple(value, of) {
+  const [a, b] = [decimal(value), decimal(of)], least = Math.min(a.exponent, b.exponent);
+  return whole(a, least) % whole(b, least) === 0n;
+}
+
+/** A number as digits and an exponent of ten. */
+function decimal(value) {
+  const [, digits, fraction = "", exponent = "0"] = /^(-?\d+)(?:\.(\d+))?(?:e([+-]\d+))?$/.exec(String(value));
+  return { digits: BigInt(digits + fraction), exponent: Number(exponent) - fraction.length };
+}
+
+const whole = ({ digits, exponent }, least) => digits * 10n ** BigInt(exponent - least);
 
 /** What a package exports; undefined where it is not installed. */
 async function module(name) {

@@ -3,6 +3,8 @@ import { Unavailable } from "./errors.js";
 import * as wire from "./wire.js";
 
 const ASK_AGAIN = 1000, BUFFER = 1024, WATCH_EVERY = 5000;
+// How long workers remember that somebody reads.
+const WATCH_LASTS = 15_000;
 
 /** What happens in a run after a mark, as workers tell it to who announces that they read. */
 export class Following {
@@ -11,14 +13,17 @@ export class Following {
   #lost = true;
   // Whether all workers know by now that somebody reads.
   #known = false;
+  // When that was said last.
+  #announced = 0;
   #over = false;
   #ended;
   #at;
   #whole;
   #wake = () => {};
 
-  constructor(nc, root, address, after) {
-    Object.assign(this, { nc, watch: `${root}.watch.${address}` });
+  /** It goes on until the signal is aborted. */
+  constructor(nc, root, address, after, signal) {
+    Object.assign(this, { nc, watch: `${root}.watch.${address}`, signal });
     [this.#at, this.#whole] = [after, after.rev === 0];
     const subscription = wire.subscribe(nc, `${root}.stream.${address}`, (m) => this.#hear(m));
     wire.ended(subscription).then((why) => this.#end(why));
@@ -26,7 +31,10 @@ export class Following {
     const renewing = setInterval(() => this.#renew(), WATCH_EVERY), statuses = nc.status();
     this.#announce();
     this.#reconnect(statuses);
+    const stop = () => this.#wake();
+    signal.addEventListener("abort", stop);
     this.close = () => {
+      signal.removeEventListener("abort", stop);
       clearInterval(renewing);
       subscription.unsubscribe();
       asked.unsubscribe();
@@ -34,12 +42,15 @@ export class Following {
     };
   }
 
-  /** Until the run's end. history yields the milestones after a mark that there are now. */
+  /** Until the run's end. history yields the milestones after a mark that there are now. Throws the signal's reason. */
   async *events(history) {
     while (!this.#over) {
+      this.signal.throwIfAborted();
       if (this.#ended) throw this.#ended;
-      if (this.#lost) yield* this.#missed(history);
-      else yield* this.#heard();
+      for await (const live of this.#lost ? this.#missed(history) : this.#heard()) {
+        yield live;
+        if (!this.#over) this.signal.throwIfAborted();
+      }
     }
   }
 
@@ -74,7 +85,7 @@ export class Following {
 
   /** Waits until something is heard, or it is time to ask again. */
   async #news() {
-    if (this.#ended) return;
+    if (this.#ended || this.signal.aborted) return;
     await new Promise((resolve) => {
       const timer = setTimeout(resolve, ASK_AGAIN);
       this.#wake = () => {
@@ -95,6 +106,7 @@ export class Following {
   }
 
   #announce() {
+    this.#announced = Date.now();
     if (!this.nc.isClosed() && !this.nc.isDraining()) this.nc.publish(this.watch);
   }
 
@@ -105,13 +117,30 @@ export class Following {
     this.#wake();
   }
 
+  /** Where the process stood still, workers have forgotten meanwhile that somebody reads. */
   #renew() {
-    [this.#lost, this.#known] = [this.#lost || !this.#known, true];
+    const forgotten = Date.now() - this.#announced > WATCH_LASTS;
+    [this.#lost, this.#known] = [this.#lost || forgotten || !this.#known, true];
     this.#announce();
   }
 
   async #reconnect(statuses) {
     for await (const { type } of statuses) if (type === "reconnect") this.#again();
+  }
+}
+
+/** What a promise comes to, unless the signal is aborted before. Throws the signal's reason then. */
+export async function unlessAborted(signal, promise) {
+  let abort;
+  const aborted = new Promise((_, reject) => {
+    abort = () => reject(signal.reason);
+    if (signal.aborted) abort();
+    signal.addEventListener("abort", abort, { once: true });
+  });
+  try {
+    return await Promise.race([aborted, promise]);
+  } finally {
+    signal.removeEventListener("abort", abort);
   }
 }
 

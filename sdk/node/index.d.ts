@@ -37,8 +37,8 @@ export class RunFailed extends AgentdError {
 }
 
 /**
- * Connects to NATS: by default to NATS_URL, as NATS_USER with NATS_PASSWORD or else with the login in the URL. It reconnects for ever. The
- * inbox prefix is that of the root, by default AGENTD_ROOT or agentd. Throws AgentdError: config for a root or a login that is none.
+ * Connects to NATS: by default to NATS_URL, as NATS_USER with NATS_PASSWORD or else with the login in the URL. It reconnects for ever, and
+ * by TLS alone where a URL begins with tls://. The inbox prefix is that of the root, by default AGENTD_ROOT or agentd. Throws AgentdError: config for a root or a login that is none.
  */
 export function connect(options?: ConnectionOptions & { root?: string }): Promise<NatsConnection>;
 
@@ -62,16 +62,21 @@ export interface Call<Data = Json> {
 }
 
 /**
- * signal is aborted when the call is due or voided. The answer is an object that JSON has all of, after its toJSON; its type is the
- * contract's first, or $type. Of what is thrown, the caller reads a ToolError; of anything else, only that there was an error.
+ * An object that JSON has all of, after its toJSON. $type is the answer's type, which a version that emits several wants; $units is what it cost,
+ * up to six decimal places, 0 being what the service's answers cost.
  */
-export type Handler<Data = Json> = (call: Call<Data>, data: Data, signal: AbortSignal) => Promise<(Json & { $type?: string }) | { toJSON(): unknown }>;
+export type Answer = (Json & { $type?: string; $units?: number }) | { toJSON(): unknown };
+
+/** signal is aborted when the call is due or voided. Of what is thrown, the caller reads a ToolError; of anything else, that there was an error. */
+export type Handler<Data = Json> = (call: Call<Data>, data: Data, signal: AbortSignal) => Answer | Promise<Answer>;
 
 export interface ServiceOptions {
   /** How many calls are handled at once; 16. */
   slots?: number;
   /** Hear of voided calls at once, which needs the right to subscribe to <root>.void.<domain>.<type>.>; true. */
   hearVoids?: boolean;
+  /** What an answer costs, errors included; 0. */
+  units?: number;
   /** The first token of every subject; AGENTD_ROOT, else agentd. */
   root?: string;
   log?: Pick<Console, "info" | "warn" | "error">;
@@ -84,7 +89,7 @@ export class Service {
   handle<Data = Json>(version: string, handler: Handler<Data>): this;
   /**
    * Serves until SIGTERM or SIGINT, and then until the calls in hand are answered. Throws AgentdError: config, with all that keeps it from
-   * being served, such as a version without a handler; unavailable, when the connection is closed.
+   * being served, such as a version without a handler or with two; unavailable, when the connection is closed.
    */
   run(options?: ConnectionOptions): Promise<void>;
   serve(nc: NatsConnection, signal: AbortSignal): Promise<void>;
@@ -121,9 +126,15 @@ export interface Start {
   name?: string;
   type?: string;
   require?: string[];
+  /** The most tokens that the run may use, if the agent's own limit is not lower; 0, any number. */
   tokens?: number;
+  /** What bounds the run's calls beside its agent's constraints: docs/lifecycle.md#constraints. */
+  constraints?: Json;
+  /** What people find the run by: at most 16, keys of [a-z0-9_.-]{1,32}, values of at most 128 bytes without commas. */
+  tags?: { [key: string]: string };
   accessControl?: string;
   traceparent?: string;
+  tracestate?: string;
 }
 
 export interface Asked {
@@ -159,8 +170,8 @@ export class Client {
   start(agent: string, data: Json, options?: Start): Promise<Required<Run>>;
   status(run: Run): Promise<Json>;
   list(agent: string, status?: "" | "running" | "waiting" | "done"): AsyncGenerator<Json>;
-  /** Ends with unavailable when the connection is closed. */
-  follow(run: Run, after?: Mark): AsyncGenerator<Live>;
+  /** Throws the signal's reason, and unavailable when the connection is closed. return() ends it also while the next event is waited for. */
+  follow(run: Run, after?: Mark, options?: { signal?: AbortSignal }): AsyncGenerator<Live, void>;
   /** Throws RunFailed, the signal's reason, and unavailable when the connection is closed. */
   wait(run: Run, options?: { signal?: AbortSignal }): Promise<Result>;
   /** The text has 1 to 65536 bytes. */

@@ -7,25 +7,31 @@ import { AgentdError, CallError, listed } from "./errors.js";
 import { Serving } from "./serving.js";
 import * as wire from "./wire.js";
 
+// What costs more has no number of millionths in 64 bits.
+const MAX_UNITS = 9_223_372_036_854;
+
 /**
  * Answers the calls of a contract: its JSON as in docs/wire.md, or the path of a file with it. With the package ajv, calls and
  * answers are checked against it here as well; agentd checks both anyway.
  */
 export class Service {
   #handlers = new Map();
+  // Handlers that were set where there was one already.
+  #others = new Set();
   #checks;
 
-  constructor(contract, { slots = 16, hearVoids = true, root = "", log = console } = {}) {
+  constructor(contract, { slots = 16, hearVoids = true, units = 0, root = "", log = console } = {}) {
     this.contract = typeof contract === "string" ? JSON.parse(readFileSync(contract, "utf8")) : contract;
-    Object.assign(this, { type: this.contract.type, domain: this.contract.domain ?? "", slots, hearVoids, root: wire.root(root), log });
+    Object.assign(this, { type: this.contract.type, domain: this.contract.domain ?? "", slots, hearVoids, units, root: wire.root(root), log });
   }
 
-  /** Sets the handler of a version, or of every version that has none of its own: async (call, data, signal) => the answer's data. */
+  /** Sets the handler of a version, or of every version that has none of its own: (call, data, signal) => the answer's data. */
   handle(version, handler) {
     if (typeof version === "function") [version, handler] = ["", version];
     if (version && !this.contract.versions[version]) {
       throw new TypeError(`${this.type} has no version ${version}: it has ${Object.keys(this.contract.versions).join(", ")}`);
     }
+    if (this.#handlers.has(version)) this.#others.add(version);
     this.#handlers.set(version, handler);
     this.#checks = undefined;
     return this;
@@ -53,18 +59,19 @@ export class Service {
     return new Serving(this, nc, signal).run();
   }
 
-  /** The type, dataschema and data of the answer to a call, whose version it sets. */
+  /** The type, dataschema, data and cost of the answer to a call, whose version it sets. */
   async answer(call, signal) {
     const { uri, versions } = this.contract, version = versionCalled(this.contract, call.event), checks = await this.#ready();
     call.version = version;
     const faults = checks.accepts(version, call.data);
     if (faults.length > 0) throw new CallError("contract_violation", `the data does not fit ${uri}/${version}`, { faults });
-    const { $type, ...data } = answered(await this.#handler(version)(call, call.data, signal));
-    const types = Object.keys(versions[version].emits), type = $type ?? types[0];
-    if (!types.includes(type)) throw new TypeError(`the handler's $type is ${type}; want ${types.join(" or ")}`);
+    const { $type, $units, ...data } = answered(await this.#handler(version)(call, call.data, signal));
+    const types = Object.keys(versions[version].emits), type = $type ?? (types.length === 1 ? types[0] : undefined);
+    if (!types.includes(type)) throw new TypeError(`the answer's $type is ${type}; want ${types.join(" or ")}`);
+    if (!isCost($units ?? 0)) throw new TypeError(`the answer's $units are ${$units}; want a number of 0 or more`);
     const own = checks.emits(version, type, data);
     if (own.length > 0) throw new TypeError(`the answer does not fit ${type}: ${JSON.stringify(own)}`);
-    return { type, dataschema: `${uri}/${version}`, data };
+    return { type, dataschema: `${uri}/${version}`, data, executionunits: $units || this.units };
   }
 
   #handler(version) {
@@ -87,12 +94,21 @@ export class Service {
   }
 
   #misuse() {
-    const unserved = Object.keys(this.contract.versions ?? {}).filter((version) => !this.#handler(version));
-    const faults = unserved.map((version) => ({ path: `${this.type} ${version}`, expected: "a handler", got: "none" }));
+    const versions = Object.keys(this.contract.versions ?? {}), path = (version) => `${this.type} ${version}`;
+    const unserved = versions.filter((version) => typeof this.#handler(version) !== "function");
+    const contested = versions.filter((version) => this.#others.has(this.#handlers.has(version) ? version : ""));
+    const faults = [
+      ...unserved.map((version) => ({ path: path(version), expected: "a handler", got: "none" })),
+      ...contested.map((version) => ({ path: path(version), expected: "one handler", got: "another" })),
+    ];
+    if (!isCost(this.units)) faults.push({ path: "units", expected: "a number of 0 or more", got: String(this.units) });
     if (!Number.isInteger(this.slots) || this.slots < 1) faults.push({ path: "slots", expected: "at least 1", got: String(this.slots) });
     return faults;
   }
 }
+
+/** Whether a number is a cost that events can have. */
+const isCost = (units) => typeof units === "number" && units >= 0 && units < MAX_UNITS;
 
 /** What a handler returned, as its JSON has it. */
 function answered(value) {

@@ -6,6 +6,7 @@ import { createInbox, headers as newHeaders } from "@nats-io/transport-node";
 
 import { WILDCARD } from "./contract.js";
 import { AgentdError, CallError, ToolError, Unavailable } from "./errors.js";
+import { deadLetter } from "./letters.js";
 import * as wire from "./wire.js";
 
 // A delivery lasts 14.3 s unless it is extended.
@@ -16,8 +17,6 @@ const SHORT_PULL = 1000;
 const PATIENCE = 1000;
 // The server says with these codes that it has no such stream, or no such consumer.
 const MISSING = [10059, 10014];
-// The server refuses to store a second answer on a reply subject with this code.
-const WRONG_LAST_SEQUENCE = 10071;
 // How many voided calls are known, so that one that comes later is not begun.
 const REMEMBERED = 4096;
 
@@ -105,6 +104,16 @@ class Trouble {
   }
 }
 
+/** The event of a delivery, which must be a call on its subject. Throws AgentdError: invalid_event. */
+function callIn(message) {
+  const event = wire.decode(message);
+  wire.replySubject(message.subject);
+  if (!wire.callOf(event.id) || event.id !== message.subject.split(".").at(-1)) {
+    throw new AgentdError("invalid_event", "the event's id is not that of its subject");
+  }
+  return event;
+}
+
 /** A service while it runs. */
 export class Serving {
   active = new Map();
@@ -116,6 +125,7 @@ export class Serving {
     const ending = new AbortController();
     Object.assign(this, {
       service, nc, ended, ending, signal: ending.signal, log: service.log, slots: new Slots(service.slots), out: wire.stream(service.root, "OUT"),
+      tokens: `${wire.domainToken(service.domain)}.${wire.token(service.type)}`,
     });
   }
 
@@ -129,7 +139,7 @@ export class Serving {
     const changes = this.nc.status();
     const renewing = this.#renew(changes);
     this.log.info(`connected to NATS at ${this.nc.getServer()}`);
-    const { service } = this, tokens = `${wire.domainToken(service.domain)}.${wire.token(service.type)}`;
+    const { service, tokens } = this;
     const voids = service.hearVoids && this.#hearVoids(`${service.root}.void.${tokens}.>`);
     await this.#take(await this.#consumers(`svc_${tokens.replace(".", "_")}`));
     this.ended.removeEventListener("abort", end);
@@ -150,7 +160,10 @@ export class Serving {
   }
 
   #hearVoids(subject) {
-    const voids = wire.subscribe(this.nc, subject, (m) => this.#void(m.subject));
+    const voids = wire.subscribe(this.nc, subject, (m) => {
+      // Whoever may make a consumer may have other messages delivered here: they keep the subject that they came on.
+      if (m.subject.split(".")[1] === "void") this.#void(m.subject);
+    });
     wire.ended(voids).then((why) => why.code === "permission_denied" && this.log.warn(`voided calls may be noticed late: ${why.detail}`));
     return voids;
   }
@@ -283,7 +296,7 @@ export class Serving {
     this.active.set(id, voided);
     const beating = setInterval(() => message.respond("+WPI"), HEARTBEAT);
     try {
-      const answer = await this.#answer(message, voided.signal);
+      const event = await this.#called(message), answer = event && (await this.#answer(event, voided.signal));
       if (answer && !voided.signal.aborted) await this.#respond(wire.replySubject(message.subject), answer);
       message.respond("+ACK");
     } catch (error) {
@@ -294,24 +307,31 @@ export class Serving {
     }
   }
 
-  /** The answer to a delivery; null when it is not a call, which nobody can be told of, or nobody waits for it. */
-  async #answer(message, voided) {
-    let event, found;
+  /** The event of a call that was delivered; null where it is none, of which a dead letter tells, or the log where the user may not store that. */
+  async #called(message) {
+    let problem;
     try {
-      event = wire.decode(message);
-      found = wire.callOf(event.id);
-      if (!found || event.id !== message.subject.split(".").at(-1)) {
-        throw new AgentdError("invalid_event", "the event's id is not that of its subject");
-      }
+      return callIn(message);
     } catch (error) {
-      this.log.error(`a message on ${message.subject} is not a call and is passed over: ${error.message}`);
-      return null;
+      problem = error;
     }
-    const { id, subject, accesscontrol, traceparent, tracestate } = event;
-    const call = { key: found.call, id, data: event.data, agent: event.agent ?? "", run: subject ?? "", event };
+    this.log.error(`a message on ${message.subject} is not a call: ${problem.message}`);
+    try {
+      await deadLetter(this.nc, this.service.root, this.tokens, message, problem);
+    } catch (error) {
+      if (error.code !== "permission_denied") throw error;
+      this.log.warn(`it is passed over, as this user may not store dead letters: ${error.detail}`);
+    }
+    return null;
+  }
+
+  /** The answer to a call; null when nobody waits for it. */
+  async #answer(event, voided) {
+    const { id, subject, source, redirectto, accesscontrol, traceparent, tracestate } = event;
+    const call = { key: wire.callOf(id).call, id, data: event.data, agent: event.agent ?? "", run: subject ?? "", event };
     const answer = {
-      specversion: "1.0", id: `${id}-answer`, source: this.service.type, subject, time: new Date().toISOString(),
-      datacontenttype: "application/json", parentid: id, accesscontrol, traceparent, tracestate,
+      specversion: "1.0", id: `${id}-answer`, source: this.service.type, subject, time: new Date().toISOString(), to: redirectto || source,
+      datacontenttype: "application/json", parentid: id, accesscontrol, traceparent, tracestate, executionunits: this.service.units,
     };
     try {
       return { ...answer, ...(await this.#within(call, voided)) };
@@ -368,12 +388,12 @@ export class Serving {
       try {
         stored = (await wire.request(this.nc, subject, body, { headers })).json();
       } catch (error) {
-        if (!(error instanceof Unavailable)) throw error;
+        if (!(error instanceof Unavailable) || !error.retryable) throw error;
         this.log.warn(`the answer to call ${event.parentid} is not stored yet: ${error.message}`);
         await sleep(pause);
         continue;
       }
-      if (!stored.error || stored.error.err_code === WRONG_LAST_SEQUENCE) return; // or it was stored by an earlier delivery
+      if (!stored.error || stored.error.err_code === wire.WRONG_LAST_SEQUENCE) return; // or it was stored by an earlier delivery
       throw new Error(`the answer is refused: ${stored.error.description}`);
     }
     throw new Unavailable("the broker does not store the answer");

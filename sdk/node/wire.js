@@ -12,9 +12,17 @@ const LONE_SURROGATE = /(?<!\\)(?:\\\\)*\\ud[89a-f]/;
 // CloudEvents keeps these out of attributes: they could forge a line of a header or a log.
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/;
 const MAX_ATTRIBUTE = 8192;
+// Attributes that are texts; of others a reader takes numbers and booleans as well.
+const TEXTS = new Set([
+  "id", "source", "type", "subject", "time", "datacontenttype", "dataschema", "to", "accesscontrol", "redirectto", "parentid", "domain", "agent",
+  "traceparent", "tracestate",
+]);
 // How deep data may nest, and how many object members it may have in total.
 const MAX_DEPTH = 64, MAX_MEMBERS = 10064;
 const ALPHABET = "abcdefghijklmnopqrstuvwxyz234567";
+
+/** The server refuses with this code to store a second message on a subject. */
+export const WRONG_LAST_SEQUENCE = 10071;
 
 export const structured = { "Content-Type": "application/cloudevents+json" };
 
@@ -30,13 +38,22 @@ export function t26(...parts) {
   return text + ALPHABET[(held << (5 - bits)) & 31];
 }
 
-/** The two tokens "<p>.<run>" of a run's name. */
+/** The two tokens "<p>.<run>" of a run's name. Throws AgentdError: invalid_event, for what is no text. */
 export function runKey(subject) {
+  textual(subject, "the name of a run");
   const partition = createHash("sha256").update(subject).digest()[0];
   return `${String(partition).padStart(3, "0")}.${t26(subject)}`;
 }
 
-export const initToken = (source, id) => t26(source, "\0", id);
+/** The token of an init event. Throws AgentdError: invalid_event, for what is no text. */
+export function initToken(source, id) {
+  return t26(textual(source, "the source of an event"), "\0", textual(id, "the id of an event"));
+}
+
+function textual(value, what) {
+  if (typeof value !== "string") throw new AgentdError("invalid_event", `${what} is a text, and not ${kind(value)}`);
+  return value;
+}
 
 export const terminalID = (subject, init) => "t-" + t26(runKey(subject).split(".")[1], "\0", init);
 
@@ -119,7 +136,8 @@ export function canonical(value) {
 
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 
-function kind(value) {
+/** What a value is, in words. */
+export function kind(value) {
   if (value === undefined) return "nothing";
   if (value === null) return "null";
   if (Array.isArray(value)) return "an array";
@@ -135,6 +153,7 @@ function attributeFaults(attributes) {
   for (const [name, value] of Object.entries(attributes)) {
     const path = `$.${name}`, bytes = typeof value === "string" ? Buffer.byteLength(value) : 0, control = CONTROL.exec(value);
     if (bytes > MAX_ATTRIBUTE) faults.push({ path, expected: `at most ${MAX_ATTRIBUTE} bytes`, got: String(bytes) });
+    else if (TEXTS.has(name) && typeof value !== "string" && value !== null) faults.push({ path, expected: "a string", got: kind(value) });
     else if (typeof value === "object" && value !== null) faults.push({ path, expected: "a string, boolean, number or null", got: kind(value) });
     else if (control) faults.push({ path, expected: "text without control characters", got: `one at character ${control.index}` });
   }

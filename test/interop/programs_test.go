@@ -105,7 +105,8 @@ func nodeSDKFolder(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for _, name := range []string{
-		"answers_sdk.mjs", "client_conformance.mjs", "client_sdk.mjs", "ended_sdk.mjs", "forecast_sdk.mjs", "queued_sdk.mjs", "unsendable_sdk.mjs",
+		"answers_sdk.mjs", "client_conformance.mjs", "closed_sdk.mjs", "client_sdk.mjs", "costing_sdk.mjs", "ended_sdk.mjs", "forecast_sdk.mjs",
+		"others_sdk.mjs", "queued_sdk.mjs", "unsendable_sdk.mjs",
 	} {
 		source, err := os.ReadFile(filepath.Join("node", name))
 		if err == nil {

@@ -9,16 +9,32 @@ const client = new Client({}, { who: "ann" }); // nothing of it reaches a broker
 const run = { agent: "desk", name: "trip", init: "i" };
 
 test("a message has 1 to 65536 bytes", async () => {
-  for (const text of ["", "é".repeat(32_769), "x".repeat(600_000)]) await assert.rejects(client.send(run, text), { code: "message_refused" });
+  for (const text of ["", undefined, 7, "é".repeat(32_769), "x".repeat(600_000)]) await assert.rejects(client.send(run, text), { code: "message_refused" });
 });
 
 test("a run that no worker could read is not started", async () => {
   for (const [data, options] of [
     [{}, { name: "a\nb" }], [{}, { key: "k\u0000" }], [{}, { name: "n".repeat(9000) }], [{}, { accessControl: "\u007f" }], [{ a: "\ud800" }, {}],
+    [{}, { name: 4711 }], [{}, { name: 0 }], [{}, { key: 7 }], [{}, { key: 0 }], [{}, { type: 7 }], [{}, { accessControl: 7 }], [{}, { traceparent: true }],
+    [{}, { tracestate: 7 }], [{}, { require: "send_mail" }], [{}, { require: [7] }], [{}, { require: [""] }], [{}, { require: { 0: "send_mail" } }],
+    [{}, { tokens: -5 }], [{}, { tokens: 1.5 }], [{}, { tokens: "500" }], [{}, { tokens: NaN }], [{}, { tokens: 2 ** 60 }], [{}, { constraints: [] }],
+    [{}, { constraints: "read_only" }], [{}, { constraints: { n: NaN } }], [{}, { constraints: { allow: ["x".repeat(9000)] } }], [{}, { tags: ["a"] }],
+    [{}, { tags: { A: "1" } }], [{}, { tags: { a: "1,b=2" } }], [{}, { tags: { a: 7 } }], [{}, { tags: { a: "é".repeat(65) } }], [{}, { tags: new Map([["a", "1"]]) }],
+    [{}, { tags: Object.fromEntries(Array.from({ length: 17 }, (_, i) => [`k${i}`, ""])) }],
   ]) {
-    await assert.rejects(client.start("desk", data, options), { code: "invalid_event" });
+    await assert.rejects(client.start("desk", data, options), { code: "invalid_event", name: "AgentdError" }, JSON.stringify(options));
   }
+  await assert.rejects(new Client({}, { source: 7 }).start("desk", {}), { code: "invalid_event" });
   for (const data of [undefined, "hello", [1], { a: 10n }, { a: NaN }]) await assert.rejects(client.start("desk", data), { code: "contract_violation" });
+});
+
+test("a run that is none is not asked about", async () => {
+  for (const none of [{ agent: "desk", name: 4711 }, { agent: "desk", name: "" }, { agent: "desk" }, { agent: "desk", name: 4711, init: "i" }, { agent: 7, name: "trip" }]) {
+    for (const method of ["status", "wait", "cancel", "asked"]) await assert.rejects(client[method](none), { code: "invalid_event" }, method);
+    await assert.rejects(client.follow(none).next(), { code: "invalid_event" });
+    await assert.rejects(client.send(none, "hello"), { code: "invalid_event" });
+  }
+  await assert.rejects(client.cancel(run, 7), { code: "invalid_event" });
 });
 
 test("answers to questions and turns", () => {
@@ -32,7 +48,7 @@ test("answers to questions and turns", () => {
   for (const known of [{ action: "decline" }, { answer: "x", content: { seat: 7 } }]) assert.deepEqual(data(QUESTION, "", false, known), known);
   assert.deepEqual(data(TURN, "", false, { message: "go on" }), { message: "go on" });
   for (const refused of [
-    [QUESTION, "", false], [QUESTION, " \n", false], [QUESTION, undefined, false], [TURN, "", false], [QUESTION, "bye", true],
+    [QUESTION, "", false], [QUESTION, 7, false], [TURN, { text: "hello" }, false], [QUESTION, " \n", false], [QUESTION, undefined, false], [TURN, "", false], [QUESTION, "bye", true],
     [QUESTION, "red", false, { color: "red" }], [TURN, "", true, { message: "bye" }], [QUESTION, "", false, ["red"]], [QUESTION, "", false, { n: NaN }],
   ]) {
     assert.throws(() => replyTo(...refused), { code: "contract_violation" }, JSON.stringify(refused));

@@ -19,10 +19,9 @@ async function told(environment, options = {}) {
   await once(server, "listening");
   const heard = once(server, "told"), address = `127.0.0.1:${server.address().port}`;
   Object.assign(process.env, { NATS_USER: "", NATS_PASSWORD: "", ...environment, NATS_URL: environment.NATS_URL.replaceAll("HOST", address) });
-  const nc = await connect(options);
+  const nc = await connect(options).finally(() => server.close());
   const [{ user, pass, auth_token }] = await heard, { inboxPrefix } = nc.options;
   await nc.close();
-  server.close();
   return { user, pass, auth_token, inboxPrefix, at: nc.getServer() === address };
 }
 
@@ -38,10 +37,20 @@ test("the login in a URL is that of the connection", async () => {
   assert.equal((await told({ NATS_URL: "nats://ann:pw@HOST" }, { root: "acme" })).inboxPrefix, "_INBOX_acme_ann");
 });
 
+test("where a URL says tls, nobody logs in without it", async () => {
+  const mute = { reconnect: false, noRandomize: true };
+  for (const url of ["tls://ann:pw@HOST", "TLS://ann:pw@HOST", "nats://ann:pw@HOST,tls://HOST"]) {
+    await assert.rejects(told({ NATS_URL: url }, mute), { message: "server does not support 'tls'" }, url);
+    await assert.rejects(told({ NATS_URL: url }, { ...mute, tls: undefined }), { message: "server does not support 'tls'" }, url);
+  }
+});
+
 test("no error tells the login in a URL", async () => {
   for (const [url, code] of [
     ["nats://ann:s3cret%@127.0.0.1:4222", "config"], ["nats://ann:s3cret@127.0.0.1:1", undefined], ["nats://ann:s3cret@[", "config"],
     ["nats://ann:s3cret,!@127.0.0.1:4222", "config"], ["nats://ann:s3cret/@127.0.0.1:1", undefined], ["nats://ann:s3cret", "config"],
+    ["nats://ann:s3cret?x#y@127.0.0.1:1", undefined], ["nats://ann:s3cret@@127.0.0.1:1", undefined], ["nats://ann:s3cret\n@127.0.0.1:1", undefined],
+    ["nats://ann:s3cret@127.0.0.1:99999", undefined], ["nats://ann:s3cret?x", "config"], ["tls://ann:s3cret#", "config"],
   ]) {
     process.env.NATS_URL = url;
     await assert.rejects(connect({ maxReconnectAttempts: 0, reconnect: false }), (error) => {

@@ -18,6 +18,11 @@ test("a service that could not answer is refused at the start", async () => {
   const good = contract(versions);
   for (const [what, service] of [
     ["weather.forecast 1.0.0", new Service(good).handle("1.10.0", async () => ({}))],
+    ["weather.forecast 1.9.0", new Service(good).handle("1.9.0", async () => ({})).handle(async () => ({})).handle("1.9.0", async () => ({}))],
+    ["weather.forecast 1.10.0", new Service(good).handle("1.0.0", async () => ({})).handle(async () => ({})).handle(async () => ({}))],
+    ["weather.forecast 1.0.0", new Service(contract({ "1.0.0": {} })).handle("1.0.0", "sunny")],
+    ["units", new Service(good, { units: -1 }).handle(async () => ({}))],
+    ["units", new Service(good, { units: NaN }).handle(async () => ({}))],
     ["slots", new Service(good, { slots: 0 }).handle(async () => ({}))],
     ["slots", new Service(good, { slots: 1.5 }).handle(async () => ({}))],
     ["$.uri", new Service({ ...good, uri: "" }).handle(async () => ({}))],
@@ -66,6 +71,27 @@ test("an answer is an object, and all of it", async () => {
   }
 });
 
+test("where there are several types, an answer says which one it is", async () => {
+  const emits = { "weather.forecast.done": {}, "weather.forecast.none": {} }, given = { uri, type, versions: { "1.0.0": { accepts: {}, emits } } };
+  assert.deepEqual(await answer(given, {}, () => ({ $type: "weather.forecast.none", text: "" })), {
+    type: "weather.forecast.none", dataschema: `${uri}/1.0.0`, data: { text: "" }, executionunits: 0,
+  });
+  for (const value of [{ text: "sunny" }, { $type: "weather.other" }, { $type: null }]) {
+    await assert.rejects(answer(given, {}, async () => value), { name: "TypeError", message: /want weather.forecast.done or weather.forecast.none/ });
+  }
+});
+
+test("what an answer cost", async () => {
+  const costs = async (units, $units) => {
+    const service = new Service(contract({ "1.0.0": {} }), { units, log: silent }).handle(() => ({ $units, text: "sunny" }));
+    const { executionunits, data } = await service.answer({ event: { type }, data: {} }, aborted);
+    assert.deepEqual(data, { text: "sunny" });
+    return executionunits;
+  };
+  assert.deepEqual([await costs(), await costs(2), await costs(2, 0.25), await costs(2, 0)], [0, 2, 0.25, 2]);
+  for (const units of ["1", -1, 1e13]) await assert.rejects(costs(2, units), { name: "TypeError", message: /want a number of 0 or more/ });
+});
+
 const dialects = {
   "http://json-schema.org/draft-04/schema#": undefined, // no package that reads it is installed here
   "http://json-schema.org/draft-06/schema#": { items: [{ type: "string" }, { type: "number" }] },
@@ -89,6 +115,21 @@ for (const [$schema, pair] of Object.entries(dialects)) {
     else await given({ pair: "none" });
   });
 }
+
+test("multiples of fractions are those of their decimals", async () => {
+  const schema = { type: "object", properties: { price: { multipleOf: 0.01 }, tiny: { multipleOf: 1e-7 }, hours: { multipleOf: 0.25 } } };
+  const service = new Service(contract({ "1.0.0": schema, "1.1.0": { ...schema, $schema: "http://json-schema.org/draft-07/schema#" } }), { log: silent });
+  service.handle(async (call, data) => data);
+  for (const version of ["1.0.0", "1.1.0"]) {
+    const given = (data) => service.answer({ event: { type, dataschema: `${uri}/${version}` }, data }, aborted);
+    for (const data of [{ price: 0.07 }, { price: 1.15 }, { price: -19.99 }, { price: 0 }, { price: 1e21 }, { tiny: 3e-7 }, { tiny: 1e300 }, { hours: 1.75 }]) {
+      assert.deepEqual((await given(data)).data, data);
+    }
+    for (const data of [{ price: 0.075 }, { price: 1e-9 }, { tiny: 1.5e-7 }, { hours: 1.7 }]) {
+      await assert.rejects(given(data), { name: "TypeError", message: /"path":"\$\.(price|tiny|hours)","expected":"must be multiple of / }, JSON.stringify(data));
+    }
+  }
+});
 
 test("a schema that only agentd can read is not checked here", async () => {
   const warned = [];

@@ -50,7 +50,7 @@ test("attributes that nobody could read are not sent", () => {
   for (const [members, path] of [
     [{ id: "" }, "$.id"], [{ source: undefined }, "$.source"], [{ type: null }, "$.type"], [{ subject: "a\nb" }, "$.subject"],
     [{ id: "k\u0000" }, "$.id"], [{ accesscontrol: "\u0085" }, "$.accesscontrol"], [{ subject: `a${"é".repeat(4096)}` }, "$.subject"],
-    [{ traceparent: { a: 1 } }, "$.traceparent"],
+    [{ traceparent: { a: 1 } }, "$.traceparent"], [{ subject: 7 }, "$.subject"], [{ accesscontrol: true }, "$.accesscontrol"],
   ]) {
     assert.throws(() => wire.encode(event(members)), (e) => e.code === "invalid_event" && e.faults.length === 1 && e.faults[0].path === path, path);
   }
