@@ -3,6 +3,7 @@ package sdk
 import (
 	"context"
 	"encoding/json"
+	"math"
 )
 
 // Lifecycle tells a model why it is called (seed 000).
@@ -135,6 +136,17 @@ type Usage struct {
 	// CacheRead and CacheWrite are parts of Prompt: read from the provider's cache, and written to it.
 	CacheRead  int64 `json:"cache_read,omitempty"`
 	CacheWrite int64 `json:"cache_write,omitempty"`
+}
+
+// Add adds what another model call used. Less than nothing counts as nothing, and no sum goes beyond the largest number: providers say what
+// they like.
+func (u *Usage) Add(o Usage) {
+	for _, count := range []struct {
+		total *int64
+		more  int64
+	}{{&u.Prompt, o.Prompt}, {&u.Completion, o.Completion}, {&u.CacheRead, o.CacheRead}, {&u.CacheWrite, o.CacheWrite}} {
+		*count.total += min(max(count.more, 0), math.MaxInt64-max(*count.total, 0))
+	}
 }
 
 // Delta is a best-effort fragment of a reply while it is being made. After a failed attempt the fragments start anew

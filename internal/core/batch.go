@@ -138,13 +138,14 @@ func callsHash(asked []*Call) string {
 	return sdk.CallsHash(hashes)
 }
 
-// asked are the calls of the plan that people are asked for, those together that one request asks for.
-func (p *RoundPlan) asked() [][]int {
+// asked are the calls of the plan that people are asked for, those together that one request asks for. opened are the calls as the plan has
+// opened them: nobody is asked for one that has its result.
+func (p *RoundPlan) asked(opened []Call) [][]int {
 	var groups [][]int
 	var sizes []int
 	for i := range p.Calls {
 		c := &p.Calls[i]
-		if !c.asks() {
+		if !c.asks() || opened[i].Closed() {
 			continue
 		}
 		g := slices.IndexFunc(groups, func(group []int) bool {

@@ -247,10 +247,16 @@ func (p *RoundPlan) refusePending(h *Head) {
 	}
 }
 
-// hasLastWord reports whether a text is the run's answer although results are to come: the model is not called any more.
+// hasLastWord reports whether a text is the run's answer although there is more to tell its model, or results are to come: the model is not
+// called any more.
 func (t *transition) hasLastWord(ev *Replied) bool {
-	h := &t.Head
-	return h.carries() && !t.spec.Converse && !Empty(&ev.Reply) && (ev.Final || h.turns() >= t.spec.MaxTurns)
+	h, rule := &t.Head, &t.spec.NoToolCall
+	unheard := len(h.Notes) > 0
+	if t.spec.Converse || Empty(&ev.Reply) || !ev.Final && rule.Remind && !rule.Accept || !h.carries() && !unheard {
+		return false
+	}
+	_, last := stopped(t.spec, h)
+	return t.spec.exhausted(h) || unheard && last || ev.Final && h.carries() && !h.spokenTo()
 }
 
 // rest keeps a text, and has the run wait for the calls that are open: then it completes with the text (stopText), or goes on (restText).

@@ -48,11 +48,17 @@ func (x *explorer) steer() {
 	ev.Note.Urgent = x.pick(3, "urgent") == 0
 	in := r.deliver("message", ev)
 	switch {
-	case r.state.Status == core.StatusDone || r.state.Cancel != nil || len(r.state.Undo) > 0 || r.spec.Steering == sdk.SteeringReject:
+	case r.state.Status == core.StatusDone || r.state.Cancel != nil || len(r.state.Undo) > 0 || r.spec.Steering == sdk.SteeringReject || x.exhausted():
 		x.refuse(in, &sdk.Error{Code: sdk.CodeMessageRefused})
 	case len(r.state.Head.Notes) < core.MaxNotes:
 		x.accept(in)
 	}
+}
+
+// exhausted reports whether the model has made all its calls, or used all tokens with the agents that have answered.
+func (o *oracle) exhausted() bool {
+	h := &o.rig.state.Head
+	return o.turns(h) >= o.rig.spec.MaxTurns || h.Budget > 0 && h.Usage.Prompt+h.Usage.Completion+h.Delegated >= h.Budget
 }
 
 // review is what hooks add after a round.
@@ -120,7 +126,8 @@ func (o *oracle) control(before *core.Head, e *core.Entry) {
 	o.urgent(e)
 }
 
-// family checks that a generation calls no more agents than it may, unless to undo what was done.
+// family checks that a generation calls no more agents than it may, unless to undo what was done, and that those count which it has called, or
+// is about to, and no others.
 func (o *oracle) family(e *core.Entry) {
 	spec := o.rig.spec
 	if most := spec.MaxChildren; most == 0 || len(e.Head.Undo) > 0 {
@@ -139,6 +146,17 @@ func (o *oracle) family(e *core.Entry) {
 	}
 	if called > spec.MaxChildren {
 		o.Fatalf("entry %d: %d agents were called, and %d may be", e.Rev, called, spec.MaxChildren)
+	}
+	if e.Head.Status == core.StatusDone {
+		return
+	}
+	for _, c := range e.Head.Calls {
+		if c.Kind == core.CallService && c.Tool == spec.Tools[0].Name && !c.Closed() && (c.Status != core.CallSuspended || c.Held != "" || c.Queued) {
+			called++
+		}
+	}
+	if called != e.Head.Children {
+		o.Fatalf("entry %d: %d agents were called or are about to be, and %d count: %+v", e.Rev, called, e.Head.Children, e.Head.Calls)
 	}
 }
 

@@ -314,10 +314,10 @@ func (t *transition) carryDecision(c *Call, d sdk.PermissionDecision, ev Answere
 	case allowed:
 		t.release(call, d, t.enough(c, d, plan.Now, by))
 	case d.Decision == sdk.DecisionResult:
-		call.Held = ""
 		t.close(call, Result{
 			Call: call.ID, Kind: ResultGiven, Data: d.Result, Event: ev.EventID, Source: ev.Source, Who: ev.Who,
 		})
+		call.Held = ""
 	case d.Decision == sdk.DecisionAsk:
 		t.deny(call, sdk.Errorf(sdk.CodePermissionNeeded, "%s was not made; whoever was asked for permission asks: %s", c.Tool, d.Reason))
 	default:
@@ -447,8 +447,8 @@ func Denied(c Call, why string) Result { return failure(c.ID, ResultDenied, deni
 
 // deny closes a held call without making it.
 func (t *transition) deny(call *Call, e *sdk.Error) {
-	call.Held = ""
 	t.close(call, failure(call.ID, ResultDenied, e))
+	call.Held = ""
 }
 
 // undecided turns to the next stage of a request that nobody decided in time, or denies its call.

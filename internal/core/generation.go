@@ -190,7 +190,7 @@ func (t *transition) regenerate(by Operation, token string) {
 		spent -= before.Tokens
 	}
 	if h.Budget > 0 {
-		h.Budget += spent
+		h.Budget = sum(h.Budget, spent)
 	}
 	h.Retry, h.Deadline = &retry, t.in.At+t.spec.RunDeadline
 	h.Status, h.Reason, h.ReasonCode, h.Children = StatusWaiting, "", "", 0
@@ -216,7 +216,7 @@ func (t *transition) takeUp(left Left) {
 		case c.Awaited():
 			t.repeat(c)
 		}
-		if callee := t.spec.tool(c.Tool); callee != nil && !c.Closed() {
+		if callee := t.spec.tool(c.Tool); callee != nil && c.ofModel() && !c.Closed() {
 			t.countChild(callee)
 		}
 	}

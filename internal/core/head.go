@@ -91,7 +91,7 @@ type Head struct {
 	// Budget is how many tokens the run may use; 0 is any number. Delegated is what agents that it called have used.
 	Budget    int64 `json:"budget,omitempty"`
 	Delegated int64 `json:"delegated,omitempty"`
-	// Children counts the calls of agents that the run's generation has made, where its agent bounds them.
+	// Children counts the calls of agents that the run's generation has made, or is about to make, where its agent bounds them.
 	Children int `json:"children,omitempty"`
 	// Progress is what stop conditions count.
 	Progress Progress `json:"progress,omitzero"`

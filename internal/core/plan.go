@@ -27,6 +27,8 @@ type RoundPlan struct {
 	usage    sdk.Usage
 	// grants are those of the run that are left after the calls which were ruled on.
 	grants grants
+	// most is how many agents the run may call, 0 any number, and children how many it has called.
+	most, children int
 }
 
 // PlannedCall is a call with its id.
@@ -46,9 +48,8 @@ type PlannedCall struct {
 	// same is Call.Same, and repeats the call whose result is known to be that of this one; empty is none.
 	same, repeats string
 	// done says that a step of the plan has made the call that it repeats: nobody is asked whether it may be made.
-	done     bool
-	reserved int64
-	ruling   Ruling
+	done   bool
+	ruling Ruling
 	// request is the data of the permission request, decision the record of a grant that decided the call.
 	request  json.RawMessage
 	decision *Decision
@@ -72,7 +73,11 @@ func (h *Head) turn() turn { return turn{h.Run, h.Init.Token, h.Round, h.Turns} 
 func PlanRound(spec *Spec, head *Head, input json.RawMessage, reply sdk.ModelReply, hidden []string, now int64) *RoundPlan {
 	plan := &RoundPlan{
 		turn: head.turn(), requests: reply.Calls, usage: reply.Usage,
-		grants: spec.grants(head, now),
+		grants:   spec.grants(head, now),
+		children: head.Children,
+	}
+	if len(head.Undo) == 0 { // what was done may always be undone
+		plan.most = spec.MaxChildren
 	}
 	p := planner{spec: spec, head: head, input: input, reply: &reply, hidden: hidden}
 	wanted, highest := p.wanted()
@@ -88,14 +93,14 @@ func PlanRound(spec *Spec, head *Head, input json.RawMessage, reply sdk.ModelRep
 	plan.refusePending(head)
 	plan.guard(spec, head, now)
 	plan.done(head)
-	plan.restrict(spec, head)
-	plan.reserve(head)
+	plan.afford(head)
 	judged := spec.Judges(head)
 	for i := range plan.Calls {
 		if c := &plan.Calls[i]; !judged || c.tool != nil && c.tool.Recalls {
 			c.ruling.Verdict = VerdictAllow
 		}
 	}
+	plan.restrict()
 	return plan
 }
 
@@ -126,40 +131,43 @@ func (c *PlannedCall) Waits() bool {
 // asks reports whether people are asked for the call.
 func (c *PlannedCall) asks() bool { return c.ruling.Verdict == VerdictAsk && !c.done }
 
-// restrict refuses the calls of agents that are more than the run may make. What was done may always be undone.
-func (p *RoundPlan) restrict(spec *Spec, head *Head) {
-	if spec.MaxChildren == 0 || len(head.Undo) > 0 {
+// restrict refuses the calls of agents that are more than the run may make, when it is known which of those before them are made.
+func (p *RoundPlan) restrict() {
+	if p.most == 0 {
 		return
 	}
-	left := spec.MaxChildren - head.Children
+	left := p.most - p.children
 	for i := range p.Calls {
 		c := &p.Calls[i]
-		if !c.ofAgent() || c.repeats != "" {
-			continue
-		}
-		if left--; left < 0 {
-			c.Refusal = sdk.Errorf(sdk.CodeQuotaExhausted, "the run has called as many agents as it may (%d); go on without %s", spec.MaxChildren, c.Tool)
+		switch undecided := c.NeedsRuling() && c.repeats == ""; {
+		case !c.ofAgent() || !undecided && !c.Waits():
+		case left <= 0:
+			c.Refusal = sdk.Errorf(sdk.CodeQuotaExhausted, "the run has called as many agents as it may (%d); go on without %s", p.most, c.Tool)
+		case c.Waits():
+			left--
 		}
 	}
 }
 
-// reserve gives each call of an agent an equal part of the tokens that the reply leaves, and refuses it when there are none.
-func (p *RoundPlan) reserve(head *Head) {
+// afford refuses the calls of agents when the reply leaves no tokens for them.
+func (p *RoundPlan) afford(head *Head) {
+	left := head.TokensLeft() - sum(p.usage.Prompt, p.usage.Completion)
+	for i := range p.Calls {
+		if c := &p.Calls[i]; c.ofAgent() {
+			_, c.Refusal = head.share(c.tool, left)
+		}
+	}
+}
+
+// part is an equal part of the tokens that the run has left, for each agent that the plan calls.
+func (p *RoundPlan) part(head *Head) int64 {
 	agents := int64(0)
 	for i := range p.Calls {
-		if p.Calls[i].ofAgent() {
+		if c := &p.Calls[i]; c.ofAgent() && c.Waits() {
 			agents++
 		}
 	}
-	if agents == 0 {
-		return
-	}
-	part := max(head.TokensLeft()-p.usage.Prompt-p.usage.Completion, 0) / agents
-	for i := range p.Calls {
-		if c := &p.Calls[i]; c.ofAgent() {
-			c.reserved, c.Refusal = head.share(c.tool, part)
-		}
-	}
+	return max(head.TokensLeft(), 0) / max(agents, 1)
 }
 
 func (c *PlannedCall) ofAgent() bool { return c.Refusal == nil && c.tool.Agent }

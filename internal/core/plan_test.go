@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 )
@@ -153,6 +156,30 @@ func TestPlan_TakesGrantsCallByCall(t *testing.T) {
 	}
 	if e.Head.Calls[0].Held != "" || e.Head.Calls[1].Held == "" {
 		t.Errorf("calls %+v", e.Head.Calls)
+	}
+}
+
+// The state of a run has the grant that allowed a call, as it was before the call took its last use, for as long as the call is open.
+func TestState_HasTheGrantOfACall(t *testing.T) {
+	t.Parallel()
+	r, request, asks := granted(t, sdk.PermissionDecision{Uses: 1})
+	ev := r.replied("", callBook)
+	ev.Plan.Rule(0, asks)
+	e := mustStep(t, r, r.drive(ev))
+	call := e.Head.Calls[0].ID
+	want := core.Grant{
+		Request: request, Tool: "book", Scope: sdk.ScopeTool, Domains: []string{sdk.HumanDomain}, Uses: 1,
+	}
+	if got := r.state.GrantOf(call); got == nil || !cmp.Equal(*got, want, cmpopts.EquateEmpty()) {
+		t.Errorf("the grant of the call is %+v, want %+v", got, want)
+	}
+	folded, _, err := r.written()
+	if got := folded.GrantOf(call); err != nil || got == nil || !cmp.Equal(*got, want, cmpopts.EquateEmpty()) {
+		t.Errorf("by the journal the grant of the call is %+v, want %+v (%v)", got, want, err)
+	}
+	mustStep(t, r, r.deliver("answer-2", r.answer(r.effect(e.Rev, call), 0, `{}`)))
+	if got := r.state.Granted; len(got) > 0 {
+		t.Errorf("the state keeps %+v when the call has its result", got)
 	}
 }
 

@@ -44,7 +44,7 @@ func (t *transition) replied(ev Replied) error {
 		}
 		return t.openRound(saidBefore(&ev.Reply), ev.Plan, ev.Notes)
 	case t.hasLastWord(&ev):
-		return t.rest(ev.Reply.Text, stopText, answerCode)
+		return t.conclude(&ev)
 	case len(h.Notes) > 0:
 		t.overtaken(ev.Reply.Text)
 		return nil
@@ -60,7 +60,8 @@ func (t *transition) replied(ev Replied) error {
 	return t.conclude(&ev)
 }
 
-// conclude takes a text for the answer, or as a turn of a conversation, unless something is against it.
+// conclude takes a text for the answer, or as a turn of a conversation, unless something is against it. With an answer, calls that are carried
+// are waited for.
 func (t *transition) conclude(ev *Replied) error {
 	if done, err := t.object(ev); done || err != nil {
 		return err
@@ -75,6 +76,8 @@ func (t *transition) conclude(ev *Replied) error {
 		return nil
 	case ev.Question != nil:
 		return t.askGates(ev)
+	case t.Head.carries():
+		return t.rest(ev.Reply.Text, stopText, answerCode)
 	}
 	t.Messages = append(t.Messages, sdk.Text(sdk.RoleAssistant, string(ev.Output.Data)))
 	return t.complete(ReasonCompleted, answerCode, ev.Output.Data)
@@ -96,10 +99,7 @@ func (t *transition) count(reply sdk.ModelReply) {
 func (t *transition) cost(reply sdk.ModelReply) {
 	h := &t.Head
 	h.Units += max(0, reply.Units)
-	h.Usage.Prompt += max(0, reply.Usage.Prompt)
-	h.Usage.Completion += max(0, reply.Usage.Completion)
-	h.Usage.CacheRead += max(0, reply.Usage.CacheRead)
-	h.Usage.CacheWrite += max(0, reply.Usage.CacheWrite)
+	h.Usage.Add(reply.Usage)
 }
 
 // correct tells the model what is wrong with its answer (self-correction, seed 000).
@@ -128,6 +128,7 @@ func (t *transition) openRound(content []sdk.Content, plan *RoundPlan, notes []N
 		t.Head.Grants = slices.Clone(plan.grants.left)
 	}
 	t.Dropped = plan.Dropped
+	part := plan.part(&t.Head)
 	carried := t.Head.Calls
 	t.Head.Calls = nil
 	for i := range plan.Calls {
@@ -137,13 +138,13 @@ func (t *transition) openRound(content []sdk.Content, plan *RoundPlan, notes []N
 		if p.granted && !granted {
 			p = p.withoutGrant()
 		}
-		t.openCall(&t.Head.Calls[i], p)
+		t.openCall(&t.Head.Calls[i], p, part)
 		if p.correction.Note != "" {
 			t.Corrections = append(t.Corrections, p.correction)
 		}
 	}
 	t.Head.Calls = append(t.Head.Calls, carried...)
-	for _, calls := range plan.asked() {
+	for _, calls := range plan.asked(t.Head.Calls) {
 		batch := t.batchID(plan, calls)
 		for _, i := range calls {
 			t.ask(i, &plan.Calls[i], batch)
@@ -154,8 +155,9 @@ func (t *transition) openRound(content []sdk.Content, plan *RoundPlan, notes []N
 	return t.settle()
 }
 
-// openCall lets a call of a new round be made, or closes it. One that people are asked for is left to ask.
-func (t *transition) openCall(c *Call, p *PlannedCall) {
+// openCall lets a call of a new round be made, or closes it. One that people are asked for is left to ask. part is how many tokens an agent may
+// use.
+func (t *transition) openCall(c *Call, p *PlannedCall, part int64) {
 	if p.tool != nil && p.tool.Kind == CallService {
 		c.Kind, c.Type, c.Domains = CallService, t.Head.addressee(p.tool), p.tool.Domains
 	}
@@ -168,12 +170,17 @@ func (t *transition) openCall(c *Call, p *PlannedCall) {
 		t.close(c, failure(c.ID, ResultDenied, denial(c.Tool, "its permission expired before it could be made; call it again to ask for it")))
 		return
 	}
+	if p.Waits() && p.tool.Agent {
+		reserved, refusal := t.Head.share(p.tool, part)
+		if refusal != nil {
+			t.close(c, failure(c.ID, ResultRefused, refusal))
+			return
+		}
+		c.Reserved = reserved
+		t.countChild(p.tool)
+	}
 	if p.decision != nil {
 		t.Decisions = append(t.Decisions, *p.decision)
-	}
-	c.Reserved = p.reserved
-	if p.Waits() {
-		t.countChild(p.tool)
 	}
 	if p.asks() {
 		c.Same = p.same
@@ -202,6 +209,18 @@ func (t *transition) openCall(c *Call, p *PlannedCall) {
 func (t *transition) countChild(tool *Tool) {
 	if t.spec.MaxChildren > 0 && tool.Agent {
 		t.Head.Children++
+	}
+}
+
+// uncountChild takes back that a call counts which an agent was to answer, because it ends without having been made. One of a new round
+// did not count.
+func (t *transition) uncountChild(c *Call) {
+	made := c.Status == CallSuspended && c.Held == "" && !c.Queued
+	if made || !c.ofModel() || t.Head.openedBy(c) == t.in.Rev {
+		return
+	}
+	if tool := t.spec.tool(c.Tool); tool != nil && tool.Agent && t.spec.MaxChildren > 0 {
+		t.Head.Children = max(t.Head.Children-1, 0)
 	}
 }
 

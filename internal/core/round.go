@@ -14,6 +14,7 @@ import (
 
 // close gives the call its one result.
 func (t *transition) close(c *Call, r Result) {
+	t.uncountChild(c)
 	t.undid(c, &r)
 	t.answers(c, &r)
 	t.accepts(c, &r)

@@ -45,6 +45,7 @@ func (r *Ruling) granted() Ruling {
 func (p *RoundPlan) Rule(i int, r Ruling) (ask bool) {
 	c := &p.Calls[i]
 	c.ruling = r
+	defer p.restrict()
 	if r.Verdict != VerdictAsk {
 		return false
 	}
@@ -76,12 +77,14 @@ func (p *RoundPlan) Grant(i int, id string) {
 	c := &p.Calls[i]
 	c.decision = &Decision{Call: c.ID, Decision: sdk.DecisionAllow, Grant: id, Rule: c.ruling.Rule}
 	c.ruling = c.ruling.granted()
+	p.restrict()
 }
 
 // Ask has people asked for the i-th call, with the canonical data of the request.
 func (p *RoundPlan) Ask(i int, request json.RawMessage) {
 	if c := &p.Calls[i]; len(request) > 0 && len(c.ruling.Terms.Stages) > 0 {
 		c.ruling.Verdict, c.request = VerdictAsk, request
+		p.restrict()
 	}
 }
 

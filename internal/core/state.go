@@ -34,11 +34,19 @@ type State struct {
 	Asks        []Ask
 	Corrections []Correction
 	Notes       []Note
+	// Granted are the grants of the run that have allowed calls of the head when their rounds were planned, as they were before that.
+	Granted []GrantedCall
 	// Context is what context providers answered last, by section.
 	Context []sdk.Section
 	// before is how many messages the History had before the last entry.
 	before int
 	sized  sized
+}
+
+// GrantedCall is a call with the grant of its run that decided it.
+type GrantedCall struct {
+	Call string
+	Grant
 }
 
 // StoredResult is the result of a call that is kept as a blob.
@@ -67,6 +75,17 @@ func Apply(s State, e *Entry) (State, error) {
 	return s, nil
 }
 
+// Fold appends entries that come in order. It takes s over, as Apply does.
+func Fold(s State, entries []*Entry) (State, error) {
+	for _, e := range entries {
+		var err error
+		if s, err = Apply(s, e); err != nil {
+			return State{}, err
+		}
+	}
+	return s, nil
+}
+
 // ApplyRest appends an entry of which s has what was absorbed, and takes s over as Apply does.
 func ApplyRest(s State, e *Entry) (State, error) {
 	if e.Rev != s.Rev || e.Absorbed == nil {
@@ -80,6 +99,7 @@ func ApplyRest(s State, e *Entry) (State, error) {
 func (s State) apply(e *Entry) (State, error) {
 	anew := e.Kind == KindRetried && s.Unbegun()
 	before := s.Plan
+	s.Granted = append(s.Granted, s.grantedBy(e)...)
 	s.Rev = e.Rev
 	s.Head = e.Head
 	switch {
@@ -125,6 +145,29 @@ func (s State) apply(e *Entry) (State, error) {
 	return s, nil
 }
 
+// grantedBy are the calls of an entry that grants of the run have decided, of which the entry may have used the last one up.
+func (s *State) grantedBy(e *Entry) []GrantedCall {
+	var granted []GrantedCall
+	for i := range e.Decisions {
+		d := &e.Decisions[i]
+		at := slices.IndexFunc(s.Grants, func(g Grant) bool { return g.Request == d.Grant })
+		if d.Request == "" && d.Grant != "" && at >= 0 {
+			granted = append(granted, GrantedCall{d.Call, s.Grants[at]})
+		}
+	}
+	return granted
+}
+
+// GrantOf is the grant of the run that decided a call of the head when its round was planned; nil is none.
+func (s *State) GrantOf(call string) *Grant {
+	for i := range s.Granted {
+		if s.Granted[i].Call == call {
+			return &s.Granted[i].Grant
+		}
+	}
+	return nil
+}
+
 // stillOffered are the choices of tools for the steps that people have left as they were: for others, routers are offered all.
 func stillOffered(offers []StepOffer, before, now *Plan) []StepOffer {
 	return slices.DeleteFunc(slices.Clone(offers), func(o StepOffer) bool {
@@ -136,7 +179,7 @@ func stillOffered(offers []StepOffer, before, now *Plan) []StepOffer {
 // forget drops what is known of calls that are not in the head any more.
 func (s *State) forget() {
 	if len(s.Calls) == 0 {
-		s.Results, s.Edits, s.Asks, s.Corrections = nil, nil, nil, nil
+		s.Results, s.Edits, s.Asks, s.Corrections, s.Granted = nil, nil, nil, nil, nil
 		return
 	}
 	gone := func(call string) bool { return s.call(call) < 0 }
@@ -144,6 +187,7 @@ func (s *State) forget() {
 	s.Edits = slices.DeleteFunc(s.Edits, func(e Edit) bool { return gone(e.Call) })
 	s.Asks = slices.DeleteFunc(s.Asks, func(a Ask) bool { return gone(a.ID) })
 	s.Corrections = slices.DeleteFunc(s.Corrections, func(c Correction) bool { return gone(c.Call) })
+	s.Granted = slices.DeleteFunc(s.Granted, func(g GrantedCall) bool { return gone(g.Call) })
 }
 
 // resolve fills tool results, and texts about decisions, with the data that was absorbed before.

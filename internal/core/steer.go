@@ -66,6 +66,8 @@ func (t *transition) steered(ev Steered) error {
 		return refused("calls of the run are being undone, and no model is there to read it")
 	case t.spec.Steering == sdk.SteeringReject:
 		return refused("the agent takes no messages while it works")
+	case t.spec.exhausted(h):
+		return refused("the run has used up its model calls, or its tokens, so its model would not read it")
 	case note.Text == "" || len(note.Text) > MaxNote:
 		return refused("the message has %d bytes; it must have 1 to %d", len(note.Text), MaxNote)
 	case len(h.Notes) >= MaxNotes:
@@ -79,6 +81,11 @@ func (t *transition) steered(ev Steered) error {
 		t.giveUp()
 	}
 	return t.settle()
+}
+
+// spokenTo reports whether a message of somebody waits until it can be said.
+func (h *Head) spokenTo() bool {
+	return slices.ContainsFunc(h.Notes, func(id string) bool { return slices.Contains(h.Heard, id) })
 }
 
 // takeNotes keeps notes until they can be said.
@@ -135,8 +142,9 @@ func (t *transition) reviewed(ev Reviewed) error {
 	t.Messages = append(t.Messages, ev.Messages...)
 	kept := t.unreviewed(ev.Late)
 	t.stopLate(kept)
-	// A person who speaks wants to be heard: the run goes on, whatever it was to stop on.
-	if slices.ContainsFunc(h.Notes, func(id string) bool { return slices.Contains(h.Heard, id) }) {
+	// A person who speaks wants to be heard: the run goes on, whatever it was to stop on. It ends with what it has where its model is not called
+	// any more.
+	if _, last := stopped(t.spec, h); h.spokenTo() && (!last || !h.stopping()) {
 		t.stopOn("", "")
 		h.Guarded.heard()
 		t.spoken()

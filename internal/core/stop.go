@@ -65,6 +65,11 @@ func stopped(spec *Spec, h *Head) (Ending, bool) {
 	return Ending{}, false
 }
 
+// exhausted reports whether the run has used up its model calls or its tokens, whatever the agents that still work give back.
+func (s *Spec) exhausted(h *Head) bool {
+	return h.turns() >= s.MaxTurns || h.Budget > 0 && h.spent() >= h.Budget
+}
+
 func rounds(n int) string {
 	if n == 1 {
 		return "1 round"
@@ -140,13 +145,28 @@ func (s *Spec) finalText(reply string) bool {
 
 // TokensUsed are the tokens of the run and of the agents that it called. What those that still work may use counts as used.
 func (h *Head) TokensUsed() int64 {
-	used := h.Usage.Prompt + h.Usage.Completion + h.Delegated
+	used := h.spent()
 	for i := range h.Calls {
 		if !h.Calls[i].Closed() {
-			used += h.Calls[i].Reserved
+			used = sum(used, h.Calls[i].Reserved)
 		}
 	}
 	return used
+}
+
+// spent are the tokens of the run and of the agents that have answered it.
+func (h *Head) spent() int64 { return sum(h.Usage.Prompt, h.Usage.Completion, h.Delegated) }
+
+// mostTokens is the highest count of tokens.
+const mostTokens = 1<<63 - 1
+
+// sum adds counts of tokens, up to mostTokens. Less than nothing counts as nothing: others say how many they have used.
+func sum(counts ...int64) int64 {
+	total := int64(0)
+	for _, n := range counts {
+		total += min(max(n, 0), mostTokens-total)
+	}
+	return total
 }
 
 // TokensLeft are the tokens that a run with a budget may still use; fewer than 0 by what its last model call was over.
@@ -166,22 +186,24 @@ func (h *Head) share(tool *Tool, part int64) (int64, *sdk.Error) {
 	return part, nil
 }
 
-// account takes what an agent has used of the tokens that were reserved for its call; -1 is all of them, because nobody says.
-// A call that was never made has used none.
+// account takes what an agent has used of the tokens that were reserved for its call; -1 is all of them, because nobody says. What others say
+// counts for nothing. A call that was never made has used none.
 func (t *transition) account(c *Call, used int64) {
-	if used < 0 {
+	if callee := t.spec.callee(c); used < 0 || callee == nil || !callee.Agent {
 		used = c.Reserved
 	}
 	if c.Status == CallSuspended && c.Held == "" {
-		t.Head.Delegated += used
+		t.Head.Delegated = sum(t.Head.Delegated, used)
 	}
 	c.Reserved = 0
 }
 
-// remind answers a reply without a call, unless it is to be accepted. It reports whether it did.
+// remind answers a reply without a call, unless it is to be accepted: where the model is not called again, nobody would read a reminder. It
+// reports whether it did.
 func (t *transition) remind(text string) bool {
 	rule, h := &t.spec.NoToolCall, &t.Head
-	if !rule.Remind || rule.Accept && h.Progress.Reminders >= rule.Limit {
+	_, last := stopped(t.spec, h)
+	if !rule.Remind || rule.Accept && (last || h.Progress.Reminders >= rule.Limit) {
 		return false
 	}
 	h.Progress.Reminders++

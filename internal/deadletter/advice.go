@@ -18,8 +18,8 @@ var advice = map[sdk.Code]string{
 	sdk.CodeContractViolation: "A person's answer does not fit its contract. The run still waits, and they can answer again. Drop it.",
 	sdk.CodeDecisionRefused: "A decision that does not count: too late, by somebody who may not decide, or about other arguments. If\n" +
 		"the request is still open, somebody who may decide can do so. Drop it.",
-	sdk.CodeMessageRefused: "A message that the run does not take: it is done, takes none while it works, or too many wait; or tags beyond\n" +
-		"16. See agentd runs show RUN; send it again if it still holds. Drop it.",
+	sdk.CodeMessageRefused: "A message that the run does not take: it is done, its model is not called any more, its agent takes none while\n" +
+		"it works, or too many wait; or tags beyond 16. See agentd runs show RUN; send it again if it still holds. Drop it.",
 	sdk.CodePermissionDenied: "Whoever asked may not: the run is somebody else's, or it takes an operator. Somebody who may can do it. Drop it.",
 	sdk.CodeIdentityRequired: "The agent has to know who decides or steers, and its sender was nobody in particular. Connect as a user of\n" +
 		"the broker and do it again. Drop it.",

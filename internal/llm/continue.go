@@ -63,10 +63,7 @@ func joined(a, b sdk.ModelReply) sdk.ModelReply {
 	b.Text = a.Text + b.Text
 	b.Units += a.Units
 	b.Estimated = a.Estimated || b.Estimated
-	b.Usage.Prompt += a.Usage.Prompt
-	b.Usage.Completion += a.Usage.Completion
-	b.Usage.CacheRead += a.Usage.CacheRead
-	b.Usage.CacheWrite += a.Usage.CacheWrite
+	b.Usage.Add(a.Usage)
 	return b
 }
 

@@ -43,6 +43,7 @@ type activation struct {
 	overtaken bool
 	// entries are the first ones of the journal, as far as they were needed.
 	entries []*core.Entry
+	tail    []core.Entry // some last ones, where nothing before was needed
 	// wrote says that the activation has written to the journal, and unsure that the store may have written what it did not confirm.
 	wrote, unsure bool
 	// pass is its place at the gate; alone says that it is alone inside, beside that it could not be where it should have been.
@@ -95,7 +96,7 @@ func (a *activation) process(ctx context.Context) (v Verdict, err error) {
 
 // attempt applies the message to the run as it is now. ErrConflict says that it moved on meanwhile.
 func (a *activation) attempt(ctx context.Context) (Verdict, error) {
-	a.entries = nil // they may be of a history that a failover forgot
+	a.entries, a.tail = nil, nil // they may be of a history that a failover forgot
 	a.state, a.left = nil, false
 	change, v, err := a.consequence(ctx)
 	if err != nil || v != nil {

@@ -33,11 +33,12 @@ func (a *activation) corrupt(ctx context.Context, err error) (Verdict, error) {
 	return reject(sdk.Errorf(sdk.CodeCorrupt, "the run's journal cannot be read").WithCause(err)), nil
 }
 
+// unreadable is how a run ends that cannot go on because its journal, or something that is stored beside it, cannot be read.
+var unreadable = core.Ending{Reason: core.ReasonError, Code: sdk.CodeCorrupt, Message: "the run's journal cannot be read"}
+
 // endUnread ends the run from its head. It comes to nothing where the store appends nothing to what it has.
 func (a *activation) endUnread(ctx context.Context) error {
-	ended := core.Ended{Ending: core.Ending{
-		Reason: core.ReasonError, Code: sdk.CodeCorrupt, Message: "the run's journal cannot be read",
-	}}
+	ended := core.Ended{Ending: unreadable}
 	if end, asked := core.Next(a.agent.Core, &a.head, a.Env.Now()).(core.End); asked {
 		ended = core.Ended{Ending: end.Ending}
 	}
@@ -74,15 +75,15 @@ func (a *activation) repeatEnd(ctx context.Context) error {
 	return err
 }
 
-// poison is why an entry ended a run that keeps killing its workers; nil for all others. The message that it was made for
-// is dead-lettered, so that an operator sees it.
+// poison is why an entry ended a run that keeps killing its workers, or of which something cannot be read; nil for all others. The message that
+// it was made for is dead-lettered, so that an operator sees it.
 func poison(e *core.Entry) *sdk.Error {
 	if e.Terminal == nil || e.Head.Reason != core.ReasonError {
 		return nil
 	}
 	var p wire.Problem
-	if err := json.Unmarshal(e.Terminal.Data, &p); err == nil && p.Code == sdk.CodePoison {
-		return sdk.Errorf(sdk.CodePoison, "%s", p.ErrorMessage)
+	if err := json.Unmarshal(e.Terminal.Data, &p); err == nil && (p.Code == sdk.CodePoison || p.Code == sdk.CodeCorrupt) {
+		return sdk.Errorf(p.Code, "%s", p.ErrorMessage)
 	}
 	return nil
 }

@@ -53,6 +53,9 @@ func (a *activation) goOn(ctx context.Context) (Verdict, error) {
 			}
 			continue
 		}
+		if errors.Is(err, ErrCorrupt) {
+			return a.endCorrupt(ctx, err)
+		}
 		if err != nil {
 			return Verdict{}, err
 		}
@@ -66,6 +69,15 @@ func (a *activation) goOn(ctx context.Context) (Verdict, error) {
 			a.Gate.join(a.pass)
 		}
 	}
+}
+
+// endCorrupt ends a run that cannot go on because something that is stored of it is damaged or gone: reading it again would not help.
+func (a *activation) endCorrupt(ctx context.Context, problem error) (Verdict, error) {
+	a.Logger.ErrorContext(ctx, "run ends, because what is stored of it cannot be read", "run", a.state.Run, "error", problem)
+	if err := a.commit(ctx, core.Ended{Ending: unreadable}); err != nil {
+		return a.stopped(ctx, err)
+	}
+	return reject(sdk.Errorf(sdk.CodeCorrupt, "something that is stored of the run cannot be read").WithCause(problem)), nil
 }
 
 // handBack has the message delivered again, to a worker that has the time for it. A run that was never taken has not noticed.
@@ -175,12 +187,9 @@ func (a *activation) stillDriven() error {
 }
 
 // replay has the activation go by a state, which it takes over, and the entries after it.
-func (a *activation) replay(state *core.State, entries []*core.Entry) error {
-	for _, e := range entries {
-		var err error
-		if *state, err = core.Apply(*state, e); err != nil {
-			return fmt.Errorf("%w: %w", ErrCorrupt, err)
-		}
+func (a *activation) replay(state *core.State, entries []*core.Entry) (err error) {
+	if *state, err = fold(*state, entries); err != nil {
+		return err
 	}
 	a.state = state
 	return nil
@@ -314,12 +323,9 @@ func (a *activation) catchUp(ctx context.Context) (appended []*core.Entry, err e
 }
 
 // follow applies entries that were appended since.
-func (a *activation) follow(entries []*core.Entry, end point) error {
-	for _, e := range entries {
-		var err error
-		if *a.state, err = core.Apply(*a.state, e); err != nil {
-			return err
-		}
+func (a *activation) follow(entries []*core.Entry, end point) (err error) {
+	if *a.state, err = fold(*a.state, entries); err != nil {
+		return err
 	}
 	a.at = end
 	return nil

@@ -192,16 +192,19 @@ func (a *activation) opened(ctx context.Context, e *core.Entry, f core.Effect) (
 	if f.Opened == 0 || f.Opened == e.Rev {
 		return e, nil
 	}
-	if uint64(len(a.entries)) < f.Opened {
-		var err error
-		if a.entries, err = a.durable(ctx); err != nil {
-			return nil, err
-		}
+	if uint64(len(a.entries)) >= f.Opened {
+		return a.entries[f.Opened-1], nil
 	}
-	if uint64(len(a.entries)) < f.Opened {
-		return nil, fmt.Errorf("run %s: entry %d is gone, because the run is done", a.key, f.Opened)
+	at := slices.IndexFunc(a.tail, func(e core.Entry) bool { return e.Rev == f.Opened })
+	if at >= 0 {
+		return &a.tail[at], nil
 	}
-	return a.entries[f.Opened-1], nil
+	tail, err := a.durableFrom(ctx, f.Opened)
+	if err != nil {
+		return nil, err
+	}
+	a.tail = tail
+	return &a.tail[0], nil
 }
 
 func (a *activation) publishTerminal(ctx context.Context, put put, e *core.Entry) error {
@@ -228,13 +231,8 @@ func (a *activation) conversation(ctx context.Context, rev uint64) ([]sdk.Messag
 	if err != nil {
 		return nil, err
 	}
-	var state core.State
-	for _, e := range entries[:min(rev, uint64(len(entries)))] {
-		if state, err = core.Apply(state, e); err != nil {
-			return nil, err
-		}
-	}
-	return state.Messages(), nil
+	state, err := fold(core.State{}, entries[:min(rev, uint64(len(entries)))])
+	return state.Messages(), err
 }
 
 // publishRefusal answers an init event that did not start a run. A double of it was answered before.

@@ -255,6 +255,49 @@ func (a *activation) durable(ctx context.Context) ([]*core.Entry, error) {
 	return nil, fmt.Errorf("run %s: entry %d is not to be read, only another one in its place", a.key, a.at.Rev)
 }
 
+// durableFrom reads the journal from a revision up to a.at, as durable reads all of it: who needs an entry of late reads nothing of the history
+// before.
+func (a *activation) durableFrom(ctx context.Context, from uint64) ([]core.Entry, error) {
+	if from > a.at.Rev {
+		return nil, fmt.Errorf("%w: run %s: entry %d names entry %d", ErrCorrupt, a.key, a.at.Rev, from)
+	}
+	most := int(a.at.Rev - from + 1)
+	for range mostStaleReads {
+		entries, err := a.part(ctx, from, most)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(entries) > 0 && entries[0].Head.Purged != nil:
+			return nil, fmt.Errorf("run %s: entry %d is gone, because the run is done", a.key, from)
+		case len(entries) == most && entries[most-1].Etag == a.at.Etag:
+			return entries, nil
+		}
+		if err := a.Env.Sleep(ctx, staleReadDelay); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("run %s: entries %d to %d are not to be read, only others, or none, in their place", a.key, from, a.at.Rev)
+}
+
+// part reads the entries from a revision on, most of them at most, as they follow one another. They may be of a journal that a store has lost
+// since.
+func (a *activation) part(ctx context.Context, from uint64, most int) ([]core.Entry, error) {
+	records, err := a.Store.Part(ctx, a.key, from, most)
+	if err != nil {
+		return nil, fmt.Errorf("read journal of run %s from entry %d: %w", a.key, from, err)
+	}
+	return a.Part(ctx, a.key, records)
+}
+
+// fold is core.Fold of a journal.
+func fold(s core.State, entries []*core.Entry) (core.State, error) {
+	s, err := core.Fold(s, entries)
+	if err != nil {
+		return s, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return s, nil
+}
+
 // staleReadDelay is how long to wait before a read is repeated that did not show what is known to be written, and
 // mostStaleReads how many such reads there are: 5 s of them.
 const (

@@ -149,11 +149,10 @@ func (a *activation) planDecision(ctx context.Context, c *core.Call, attempt int
 func (a *activation) planEdit(ctx context.Context, request *core.Call, d *sdk.PermissionDecision) (*core.EditPlan, error) {
 	var held json.RawMessage
 	if len(d.Args) > 0 && request.Permission != nil && a.agent.Core.SetsOf(request.Tool) {
-		opened, err := a.opened(ctx, &core.Entry{}, core.Effect{Opened: a.head.OpenedBy(request.ID)})
-		if err != nil {
-			return nil, fmt.Errorf("read the call that %s is about: %w", request.ID, err)
+		var err error
+		if held, err = a.argsOf(ctx, request); err != nil {
+			return nil, err
 		}
-		held, _ = opened.CallData(core.Effect{Call: request.Permission.Call}, &a.head) // what the round does not have is not to be edited
 	}
 	plan := core.PlanEdit(a.agent.Core, request, d, held)
 	if plan == nil || !plan.Call.NeedsRuling() {
@@ -238,10 +237,8 @@ func (a *activation) forbidden(ctx context.Context, p *core.PlannedCall, consent
 		if denial := a.agent.Core.Denial(&a.state.Head, p.Tool, p.Args, a.Env.Now()); denial != nil {
 			return cmp.Or(denial.Reason, "such calls were denied before it could be made"), nil
 		}
-		grant, err := a.grantOf(ctx, p.ID)
+		grant := a.state.GrantOf(p.ID)
 		switch {
-		case err != nil:
-			return "", err
 		case grant == nil:
 			check.Terms = r.Terms
 			wider, err := guarded(func() (string, error) { return a.agent.Permissions.Reserve(ctx, check) })
@@ -258,29 +255,6 @@ func (a *activation) forbidden(ctx context.Context, p *core.PlannedCall, consent
 		return "what was allowed is not enough by now: " + strings.Join(unmet, "; "), nil
 	}
 	return "", nil
-}
-
-// grantOf is the grant of the run that allowed a call when its round was planned; nil is none.
-func (a *activation) grantOf(ctx context.Context, call string) (*core.Grant, error) {
-	entries, err := a.durable(ctx)
-	if err != nil {
-		return nil, err
-	}
-	opened := a.state.OpenedBy(call)
-	if opened < 2 || uint64(len(entries)) < opened {
-		return nil, fmt.Errorf("%w: the round of call %s is not in it", ErrCorrupt, call)
-	}
-	for _, d := range entries[opened-1].Decisions {
-		if d.Call != call {
-			continue
-		}
-		for _, g := range entries[opened-2].Head.Grants {
-			if g.Request == d.Grant {
-				return &g, nil
-			}
-		}
-	}
-	return nil, nil
 }
 
 // ruleNow is what the policy says of the call that a decision allows while the run's driver is at work, which may take long; nil leaves it
@@ -302,19 +276,9 @@ func (a *activation) ruleNow(ctx context.Context, r core.RequestDecision, edit *
 }
 
 func (a *activation) rulingNow(ctx context.Context, request *core.Call) (*core.Ruling, error) {
-	entries, err := a.durable(ctx)
+	args, err := a.argsOf(ctx, request)
 	if err != nil {
 		return nil, err
-	}
-	var state core.State
-	for _, e := range entries {
-		if state, err = core.Apply(state, e); err != nil {
-			return nil, err
-		}
-	}
-	args, known := state.Arguments(request.Permission.Call)
-	if !known {
-		return nil, fmt.Errorf("%w: no arguments of call %s", ErrCorrupt, request.Permission.Call)
 	}
 	check := a.permissionCheck(&a.head, &core.PlannedCall{ID: request.Permission.Call, Tool: request.Tool, Args: args})
 	r, err := guarded(func() (sdk.PermissionRuling, error) { return a.agent.Permissions.Check(ctx, check) })
@@ -323,6 +287,28 @@ func (a *activation) rulingNow(ctx context.Context, request *core.Call) (*core.R
 	}
 	ruling := rulingOf(&r)
 	return &ruling, nil
+}
+
+// argsOf are the arguments of the call that a request is about, as its model wrote them. The head has their hash, so the one entry that has them
+// is read, whatever the store shows of the others.
+func (a *activation) argsOf(ctx context.Context, request *core.Call) (json.RawMessage, error) {
+	call := request.Permission.Call
+	for range mostStaleReads {
+		entries, err := a.part(ctx, a.head.OpenedBy(call), 1)
+		if err != nil {
+			return nil, err
+		}
+		if len(entries) > 0 {
+			args, known := entries[0].CallData(core.Effect{Call: call}, &a.head)
+			if known && sdk.ArgsHash(args) == request.Permission.ArgsHash {
+				return args, nil
+			}
+		}
+		if err := a.Env.Sleep(ctx, staleReadDelay); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("run %s: the entry that opened call %s is not to be read, only another one, or none, in its place", a.key, call)
 }
 
 // askedByHook is the ruling of a hook that suspends a call.

@@ -56,6 +56,9 @@ type Store interface {
 	// Entries returns the records after that version (zero: all) in order, in one batched read. It may be stale, in which
 	// case a later Append fails with ErrConflict. An unknown run has none.
 	Entries(ctx context.Context, run wire.RunKey, after Version) ([]Record, error)
+	// Part returns the records from the revision from on (1 is the first), in order, most of them at most, without reading those before. It may
+	// be stale, as Entries may. Of a purged run there is its tombstone alone, and of an unknown run nothing.
+	Part(ctx context.Context, run wire.RunKey, from uint64, most int) ([]Record, error)
 	// Append writes next as the run's last record if the last one still is base (zero: the run must not exist), and
 	// returns its version when it is as durable as the store promises. next.Rev must be base.Rev+1. Appending the record
 	// that already is the last one (by etag) returns its version without writing.

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"agentd/internal/core"
@@ -45,6 +46,9 @@ func (a *activation) wholeData(ctx context.Context, r *core.Result) (json.RawMes
 		return r.Data, nil
 	}
 	data, err := a.Store.Blob(ctx, a.key, r.Stored.Digest)
+	if errors.Is(err, ErrNotFound) {
+		return nil, fmt.Errorf("%w: the blob of the result of %s: %w", ErrCorrupt, r.Call, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the result of %s: %w", r.Call, err)
 	}

@@ -88,12 +88,8 @@ func (a *activation) stateBefore(ctx context.Context) (*core.State, bool) {
 		}
 		return nil, false
 	}
-	for _, e := range entries {
-		if *c.state, err = core.Apply(*c.state, e); err != nil {
-			return nil, false
-		}
-	}
-	return c.state, true
+	*c.state, err = fold(*c.state, entries)
+	return c.state, err == nil
 }
 
 // write makes durable what is unwritten, if anything is. ErrConflict says that the run moved on, and that it is void.

@@ -18,9 +18,6 @@ import (
 // leaves nothing that could be taken for a run that goes on.
 type Store interface {
 	runner.Store
-	// Part returns the records from the revision from on (1 is the first), in order, most of them at most, without reading those before.
-	// Of a purged run there is its tombstone alone, and of an unknown run nothing.
-	Part(ctx context.Context, run wire.RunKey, from uint64, most int) ([]runner.Record, error)
 	// Recent calls each with runs by their last records, those that were written last first, in pieces: all runs that are not in a piece, or one
 	// before, were last written before since, in Unix milliseconds. It ends when each wants no more. enough is false where the store cannot
 	// tell, or would be slower than Runs.

@@ -135,6 +135,13 @@ func (s store) Entries(ctx context.Context, run wire.RunKey, after runner.Versio
 	return recs, err
 }
 
+func (s store) Part(ctx context.Context, run wire.RunKey, from uint64, most int) ([]runner.Record, error) {
+	began := time.Now()
+	recs, err := s.Store.Part(ctx, run, from, most)
+	s.did(ctx, "part", began, err)
+	return recs, err
+}
+
 func (s store) Append(ctx context.Context, run wire.RunKey, base runner.Version, next runner.Record) (runner.Version, error) {
 	began := time.Now()
 	v, err := s.Store.Append(ctx, run, base, next)

@@ -251,7 +251,7 @@ var ofRows = []mutant{
 			t.reuse(c, p.repeats)
 			return
 		}
-		original(c, p)`), rows{"L48"}},
+		original(c, p, part)`), rows{"L48"}},
 	{"what people say changes nothing", around(core+"Guarded.heard", ""), rows{"L48"}},
 	{"a model may repeat itself for ever", value(step+"guardRepeats", "Concludes", "false"), rows{"L49"}},
 	{"one duplicate makes a round of duplicates", value(step+"guardRound", "repeated Ended", "repeated || c.Ended == ResultRepeated"), rows{"L49"}},

@@ -123,6 +123,11 @@ func (f *fakeStore) Entries(ctx context.Context, run wire.RunKey, after runner.V
 	return records[after.Rev:], nil
 }
 
+func (f *fakeStore) Part(ctx context.Context, run wire.RunKey, from uint64, most int) ([]runner.Record, error) {
+	records, err := f.Entries(ctx, run, runner.Version{Rev: max(from, 1) - 1})
+	return records[:min(len(records), most)], err
+}
+
 // show remembers that the first n records were read.
 func (j *journal) show(n int) { j.shown = j.shown || n > j.durable }
 

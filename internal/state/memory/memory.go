@@ -89,7 +89,7 @@ func (s *Store) Recent(context.Context, func([]runner.StoredRun, int64) (more bo
 	return false, nil
 }
 
-// Part implements state.Store.
+// Part implements runner.Store.
 func (s *Store) Part(ctx context.Context, run wire.RunKey, from uint64, most int) ([]runner.Record, error) {
 	records, err := s.Entries(ctx, run, runner.Version{Rev: max(from, 1) - 1})
 	return records[:min(len(records), most)], err

@@ -96,7 +96,7 @@ func (d divided) Spec(ctx context.Context, digest string) ([]byte, error) {
 	return d.parts[0].Spec(ctx, digest)
 }
 
-// Part implements state.Store.
+// Part implements runner.Store.
 func (d divided) Part(ctx context.Context, run wire.RunKey, from uint64, most int) ([]runner.Record, error) {
 	return d.of(run).Part(ctx, run, from, most)
 }

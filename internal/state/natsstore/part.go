@@ -12,7 +12,7 @@ import (
 // nearby is how many entries before those that are wanted are read rather than searched for.
 const nearby = 64
 
-// Part implements state.Store. The stream knows of an entry's revision nothing but what its message says, so where the part begins is
+// Part implements runner.Store. The stream knows of an entry's revision nothing but what its message says, so where the part begins is
 // searched for: 30 requests find it among a billion messages.
 func (s *Store) Part(ctx context.Context, run wire.RunKey, from uint64, most int) ([]runner.Record, error) {
 	records, err := s.part(ctx, run, max(from, 1), most)

@@ -48,7 +48,7 @@ func (s Store) Entries(ctx context.Context, run wire.RunKey, after runner.Versio
 	return opened(run, records, err)
 }
 
-// Part implements state.Store.
+// Part implements runner.Store.
 func (s Store) Part(ctx context.Context, run wire.RunKey, from uint64, most int) ([]runner.Record, error) {
 	records, err := s.Store.Part(ctx, run, from, most)
 	return opened(run, records, err)

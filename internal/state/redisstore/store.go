@@ -189,7 +189,7 @@ func (s *Store) Entries(ctx context.Context, run wire.RunKey, after runner.Versi
 	}
 }
 
-// Part implements state.Store.
+// Part implements runner.Store.
 func (s *Store) Part(ctx context.Context, run wire.RunKey, from uint64, most int) ([]runner.Record, error) {
 	var records []runner.Record
 	for len(records) < most {

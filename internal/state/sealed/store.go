@@ -198,13 +198,9 @@ func (s *Store) Entries(ctx context.Context, run wire.RunKey, after runner.Versi
 	return records, nil
 }
 
-// Part implements state.Store, where the inner store does.
+// Part implements runner.Store.
 func (s *Store) Part(ctx context.Context, run wire.RunKey, from uint64, most int) ([]runner.Record, error) {
-	inner, err := s.whole()
-	if err != nil {
-		return nil, err
-	}
-	records, err := inner.Part(ctx, run, from, most)
+	records, err := s.inner.Part(ctx, run, from, most)
 	if err != nil {
 		return nil, err
 	}
