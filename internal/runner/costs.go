@@ -59,8 +59,5 @@ func (a *activation) counted() {
 
 func addCost(cost, reply *sdk.ModelReply) {
 	cost.Units += reply.Units
-	cost.Usage.Prompt += reply.Usage.Prompt
-	cost.Usage.Completion += reply.Usage.Completion
-	cost.Usage.CacheRead += reply.Usage.CacheRead
-	cost.Usage.CacheWrite += reply.Usage.CacheWrite
+	cost.Usage.Add(reply.Usage)
 }
