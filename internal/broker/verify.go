@@ -148,19 +148,44 @@ func verifyRoom(info *jetstream.StreamInfo, want jetstream.StreamConfig) []Findi
 	if want.Discard == jetstream.DiscardOld && !want.AllowMsgSchedules {
 		return nil
 	}
-	if full := fullness(info); full != "" {
-		return []Finding{{"stream_full", SeverityError, full, "give it room, or " + unbounded(got.Name)}}
-	}
-	if got.Discard == jetstream.DiscardOld && bounded(got, want) {
+	mended := unbounded(got.Name, want.MaxMsgsPerSubject)
+	kept := keepsDiscard(info, want)
+	var found []Finding
+	switch full := fullness(info); {
+	case full != "" && kept != "":
+		found = append(found, Finding{"stream_full", SeverityError, full, remedyLimit(want)})
+	case full != "":
+		found = append(found, Finding{"stream_full", SeverityError, full, "give it room, or " + mended})
+	case got.Discard == jetstream.DiscardOld && bounded(got):
 		remedy := remedyProvision
-		if want.Discard == jetstream.DiscardOld {
-			remedy = unbounded(got.Name)
+		switch {
+		case want.Discard == jetstream.DiscardOld:
+			remedy = mended
+		case kept != "":
+			remedy = remedyLimit(want)
 		}
-		return []Finding{{
+		found = append(found, Finding{
 			"discards_old", SeverityError, "stream " + got.Name + " has a limit, at which it removes what is oldest, such as what a run waits for", remedy,
-		}}
+		})
 	}
-	return nil
+	return append(found, verifySubjects(got, want)...)
+}
+
+// verifySubjects finds a limit of each subject that is not agentd's own. Only where it is asked to for each subject does a server refuse what
+// is new at such a limit, whatever else is said of what it discards.
+func verifySubjects(got, want jetstream.StreamConfig) []Finding {
+	if got.MaxMsgsPerSubject <= 0 || want.MaxMsgsPerSubject > 0 {
+		return nil
+	}
+	then := "removes the oldest of them, such as an entry of a journal"
+	if got.DiscardNewPerSubject {
+		then = "takes no more of them, such as the next entry of a journal"
+	}
+	return []Finding{{
+		"subject_limit", SeverityError,
+		fmt.Sprintf("stream %s has a limit of %d messages on a subject (max_msgs_per_subject), at which it %s", got.Name, got.MaxMsgsPerSubject, then),
+		unbounded(got.Name, 0),
+	}}
 }
 
 func (c *Conn) verifyStream(got, want jetstream.StreamConfig) []Finding {
