@@ -71,29 +71,64 @@ func fullness(info *jetstream.StreamInfo) string {
 	return fmt.Sprintf("stream %s %s: %s", info.Config.Name, then, limit)
 }
 
-// checkRoom returns the first of the streams of runs that has no room left: CodeUnavailable.
+// ownZones are those of runs to which nobody but workers publishes: without room there, no run goes on. sharedZones are those that others
+// publish to: any of them may fill one, which is not for them to make workers unready with.
+var (
+	ownZones    = []Zone{ZoneOut, ZoneDone, ZoneTimer, ZoneRun, ZoneCold}
+	sharedZones = []Zone{ZoneStart, ZoneIn}
+)
+
+// checkRoom returns the first of the streams that workers write which has no room left: CodeUnavailable.
 func (c *Conn) checkRoom(ctx context.Context) error {
-	var zones []Zone
-	for _, z := range []Zone{ZoneStart, ZoneIn, ZoneOut, ZoneDone, ZoneTimer, ZoneRun, ZoneCold} {
-		zones = append(zones, c.knownLayout().Zones(z)...)
-	}
-	_, err := atOnce(len(zones), func(i int) (struct{}, error) {
-		return struct{}{}, c.noRoom(ctx, StreamName(c.subjects, zones[i]))
+	streams := c.streamsOfZones(ownZones)
+	_, err := atOnce(len(streams), func(i int) (struct{}, error) {
+		full, err := c.noRoom(ctx, streams[i])
+		if err == nil && full != "" {
+			err = sdk.Errorf(sdk.CodeUnavailable, "%s", full)
+		}
+		return struct{}{}, err
 	})
 	return err
 }
 
-// noRoom is why a stream has no room; nil where it has, where there is no such stream, and where this user may not look at it.
-func (c *Conn) noRoom(ctx context.Context, name string) error {
+// Room is whether a stream has room.
+type Room struct {
+	Stream string
+	// Full says which limit of its own leaves it none, and what to do; "" is that it has room.
+	Full string
+}
+
+// Rooms are those of the streams that others than workers publish to: without room there nobody starts, answers or steers a run.
+func (c *Conn) Rooms(ctx context.Context) ([]Room, error) {
+	streams := c.streamsOfZones(sharedZones)
+	return atOnce(len(streams), func(i int) (Room, error) {
+		full, err := c.noRoom(ctx, streams[i])
+		return Room{streams[i], full}, err
+	})
+}
+
+func (c *Conn) streamsOfZones(zones []Zone) []string {
+	var names []string
+	for _, z := range zones {
+		for _, part := range c.knownLayout().Zones(z) {
+			names = append(names, StreamName(c.subjects, part))
+		}
+	}
+	return names
+}
+
+// noRoom is why a stream has no room, and what to do; "" where it has, where there is no such stream, and where this user may not look at it.
+func (c *Conn) noRoom(ctx context.Context, name string) (string, error) {
 	s, err := c.look(ctx, name)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}):
-		return nil
+		return "", nil
 	case err != nil:
-		return fmt.Errorf("look at stream %s: %w", name, err)
+		return "", fmt.Errorf("look at stream %s: %w", name, err)
 	}
-	if full := fullness(s.CachedInfo()); full != "" {
-		return sdk.Errorf(sdk.CodeUnavailable, "%s; give it room, or %s", full, unbounded(name, 0))
+	full := fullness(s.CachedInfo())
+	if full != "" {
+		full += "; give it room, or " + unbounded(name, 0)
 	}
-	return nil
+	return full, nil
 }

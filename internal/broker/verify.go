@@ -155,7 +155,11 @@ func verifyRoom(info *jetstream.StreamInfo, want jetstream.StreamConfig) []Findi
 	case full != "" && kept != "":
 		found = append(found, Finding{"stream_full", SeverityError, full, remedyLimit(want)})
 	case full != "":
-		found = append(found, Finding{"stream_full", SeverityError, full, "give it room, or " + mended})
+		severity := SeverityError
+		if want.DenyPurge && got.Discard == jetstream.DiscardNew { // others publish here: they wait, and runs go on
+			severity = SeverityWarning
+		}
+		found = append(found, Finding{"stream_full", severity, full, "give it room, or " + mended})
 	case got.Discard == jetstream.DiscardOld && bounded(got):
 		remedy := remedyProvision
 		switch {
