@@ -30,6 +30,9 @@ type Change struct {
 }
 
 const (
+	kindStream   = "stream"
+	kindConsumer = "consumer"
+
 	actionCreated = "created"
 	actionUpdated = "updated"
 	// actionRebuilt is that a stream was made anew with what was in it.
@@ -151,7 +154,7 @@ func (c *Conn) makeStream(ctx context.Context, want jetstream.StreamConfig) erro
 }
 
 func (c *Conn) streamStep(ctx context.Context, want jetstream.StreamConfig, replicas int) (step, error) {
-	change := Change{Kind: "stream", Name: want.Name, Action: actionCreated}
+	change := Change{Kind: kindStream, Name: want.Name, Action: actionCreated}
 	have, err := c.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return step{change, func(ctx context.Context) (Change, error) {
@@ -185,7 +188,7 @@ func (c *Conn) updateStep(have *jetstream.StreamInfo, want jetstream.StreamConfi
 	if next.Replicas > 1 && next.PersistMode == jetstream.AsyncPersistMode {
 		return step{}, sdk.Errorf(sdk.CodeConfig, "it has persist_mode async, and the server gives replicas to no such stream; %s", remedyRemake)
 	}
-	change := Change{Kind: "stream", Name: want.Name, Action: actionUpdated, What: differences(got, next)}
+	change := Change{Kind: kindStream, Name: want.Name, Action: actionUpdated, What: differences(got, next)}
 	switch {
 	case next.PersistMode != got.PersistMode:
 		change.What += "; it is made anew, and gets what was in it with reconciliation"
@@ -291,7 +294,7 @@ func longerAge(a, b time.Duration) time.Duration {
 
 func (c *Conn) consumerStep(ctx context.Context, want consumerPlan) (step, error) {
 	stream := StreamName(c.subjects, want.Zone)
-	change := Change{Kind: "consumer", Name: stream + "/" + want.Name, Action: actionCreated}
+	change := Change{Kind: kindConsumer, Name: stream + "/" + want.Name, Action: actionCreated}
 	have, err := c.js.Consumer(ctx, stream, want.Name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return step{change, func(ctx context.Context) (Change, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/broker/embedded"
+	"agentd/internal/finding"
 	"agentd/sdk"
 )
 
@@ -80,9 +81,9 @@ func TestStreams_KeepWhatIsThereWhenTheyAreFull(t *testing.T) {
 				t.Errorf("%v; the first message is %d", err, s.CachedInfo().State.FirstSeq)
 			}
 			shared := stream == "AGENTD_START" || stream == "AGENTD_IN" // clients fill these: runs go on
-			severity := SeverityError
+			severity := finding.SeverityError
 			if shared {
-				severity = SeverityWarning
+				severity = finding.SeverityWarning
 			}
 			findings, err := c.Verify(testContext(t), testPlan)
 			if err != nil || len(findings) != 1 || findings[0].Code != "stream_full" || findings[0].Severity != severity {
@@ -114,7 +115,7 @@ func TestStreams_TimersHaveNoLimit(t *testing.T) {
 	limit(t, c, "AGENTD_TMR", func(cfg *jetstream.StreamConfig) { cfg.MaxMsgs = 1 })
 	provision(t, c, testPlan)
 	findings, err := c.Verify(testContext(t), testPlan)
-	if err != nil || len(findings) != 1 || findings[0].Code != "discards_old" || findings[0].Severity != SeverityError ||
+	if err != nil || len(findings) != 1 || findings[0].Code != "discards_old" || findings[0].Severity != finding.SeverityError ||
 		findings[0].Remedy != "run: nats stream edit AGENTD_TMR --max-bytes=-1 --max-msgs=-1 --max-msgs-per-subject=-1" {
 		t.Errorf("%+v, %v", findings, err)
 	}
@@ -169,7 +170,7 @@ func TestProvision_LeavesAStreamAtItsLimitAsItIs(t *testing.T) {
 				mustPublish(t, publish())
 			}
 			findings, err := c.Verify(testContext(t), testPlan)
-			if err != nil || len(findings) != 1 || findings[0].Severity != SeverityError || findings[0].Remedy != remedy {
+			if err != nil || len(findings) != 1 || findings[0].Severity != finding.SeverityError || findings[0].Remedy != remedy {
 				t.Errorf("doctor: %+v, %v", findings, err)
 			}
 			limit(t, c, "AGENTD_DONE", func(cfg *jetstream.StreamConfig) { cfg.MaxBytes, cfg.MaxMsgs = 64<<20, 64 })
@@ -192,11 +193,9 @@ func TestVerify_FindsALimitOfEachSubject(t *testing.T) {
 			t.Parallel()
 			c := provisioned(t)
 			limit(t, c, stream, func(cfg *jetstream.StreamConfig) { cfg.MaxMsgsPerSubject = 5 })
-			want := []Finding{{
-				"subject_limit", SeverityError,
-				"stream " + stream + " has a limit of 5 messages on a subject (max_msgs_per_subject), at which it removes the oldest of them, such as an entry of a journal",
-				"run: nats stream edit " + stream + " --max-bytes=-1 --max-msgs=-1 --max-msgs-per-subject=-1",
-			}}
+			want := []finding.Finding{finding.Error("subject_limit",
+				"stream "+stream+" has a limit of 5 messages on a subject (max_msgs_per_subject), at which it removes the oldest of them, such as an entry of a journal",
+				"run: nats stream edit "+stream+" --max-bytes=-1 --max-msgs=-1 --max-msgs-per-subject=-1")}
 			if findings, err := c.Verify(testContext(t), testPlan); err != nil || !slices.Equal(findings, want) {
 				t.Errorf("%+v, %v", findings, err)
 			}
