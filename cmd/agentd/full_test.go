@@ -129,6 +129,34 @@ func TestReady_AWorkerIsReadyWhereNothingIsFull(t *testing.T) {
 	c.until("a worker that is ready", func() bool { return ready() == "ok\n" })
 }
 
+// Any client may fill the stream of init events: workers handle what is there, say so, and stay ready; who starts another run is told.
+func TestReady_WhereClientsHaveFilledAStream(t *testing.T) {
+	t.Parallel()
+	c := newClinicOn(t, server.Options{StoreDir: t.TempDir(), SyncAlways: true})
+	stream, err := c.js.Stream(t.Context(), "AGENTD_START")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := stream.CachedInfo().Config
+	cfg.MaxBytes = 1
+	if _, err := c.js.UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	ready, log := c.serve()
+	c.until("a worker that is ready", func() bool { return ready() == "ok\n" })
+	const told = `level=WARN msg="stream is full: who publishes there is refused" stream=AGENTD_START`
+	if !strings.Contains(log.String(), told) {
+		t.Errorf("the worker logs\n%s", log.String())
+	}
+	if _, found := c.findings(); !slices.Contains(found, "stream_full") {
+		t.Errorf("doctor finds %v", found)
+	}
+	const refused = "stream AGENTD_START takes no writes, because it is at a limit of its own (maximum bytes exceeded)"
+	if _, told := c.agentd("run", "clerk", "--message", "hello", "--detach"); !strings.Contains(told, refused) {
+		t.Errorf("who starts a run is told\n%s", told)
+	}
+}
+
 // serve runs a worker until the test ends; ready is what it answers to /readyz.
 func (c *clinic) serve() (ready func() string, log *output) {
 	c.t.Helper()

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/address"
+	"agentd/internal/finding"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -21,19 +22,16 @@ import (
 // CheckAccounts finds what lets users of the server do what is not theirs: the accounts of an older agentd, consumers that push,
 // and, where monitors are the base URLs of the servers' monitoring ports, users in the account of the streams that are neither
 // workers nor the operator.
-func (c *Conn) CheckAccounts(ctx context.Context, monitors string) ([]Finding, error) {
+func (c *Conn) CheckAccounts(ctx context.Context, monitors string) ([]finding.Finding, error) {
 	if c.embedded {
 		return nil, nil
 	}
 	account, err := c.account(ctx)
 	switch {
 	case errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}):
-		return []Finding{{
-			"accounts_old", SeverityWarning,
-			"this NATS user may not ask for its account, as all users of a file of agentd nats-config may: in the files of older versions " +
-				"any user can have the server delete streams",
-			"make the server's configuration anew: agentd nats-config (docs/security.md, From one account to several)",
-		}}, nil
+		return []finding.Finding{finding.Warning("accounts_old", "this NATS user may not ask for its account, as all users of a file of agentd nats-config may: in the files of older versions "+
+			"any user can have the server delete streams",
+			"make the server's configuration anew: agentd nats-config (docs/security.md, From one account to several)")}, nil
 	case errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}): // the server has no such service
 	case err != nil:
 		return nil, fmt.Errorf("ask for this user's account: %w", err)
@@ -57,8 +55,8 @@ func (c *Conn) account(ctx context.Context) (string, error) {
 }
 
 // pushing finds consumers that have the server publish. agentd makes none.
-func (c *Conn) pushing(ctx context.Context) ([]Finding, error) {
-	var findings []Finding
+func (c *Conn) pushing(ctx context.Context) ([]finding.Finding, error) {
+	var findings []finding.Finding
 	err := c.Permitted(ctx, func(ctx context.Context) error {
 		layout, err := c.Layout(ctx)
 		if err != nil {
@@ -75,11 +73,9 @@ func (c *Conn) pushing(ctx context.Context) ([]Finding, error) {
 			consumers := stream.ListConsumers(ctx)
 			for info := range consumers.Info() {
 				if to := info.Config.DeliverSubject; to != "" {
-					findings = append(findings, Finding{
-						"consumer_pushes", SeverityError,
+					findings = append(findings, finding.Error("consumer_pushes",
 						fmt.Sprintf("consumer %s/%s has the server publish on %s, with the rights of the server", name, info.Name, to),
-						fmt.Sprintf("delete it before the server starts again: nats consumer rm %s %s", name, info.Name),
-					})
+						fmt.Sprintf("delete it before the server starts again: nats consumer rm %s %s", name, info.Name)))
 				}
 			}
 			if err := consumers.Err(); err != nil {
@@ -89,13 +85,13 @@ func (c *Conn) pushing(ctx context.Context) ([]Finding, error) {
 		return nil
 	})
 	if errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) {
-		return []Finding{NotPermitted("look at the consumers of others", "whether one of them pushes")}, nil
+		return []finding.Finding{NotPermitted("look at the consumers of others", "whether one of them pushes")}, nil
 	}
 	return findings, err
 }
 
 // strangers finds who is connected in the account of the streams, and is neither this user nor a worker.
-func (c *Conn) strangers(ctx context.Context, monitors []string, account string) []Finding {
+func (c *Conn) strangers(ctx context.Context, monitors []string, account string) []finding.Finding {
 	var names []string
 	query := "/connz?auth=true&subs=true&limit=10000&acc=" + url.QueryEscape(account)
 	for _, monitor := range monitors {
@@ -119,11 +115,9 @@ func (c *Conn) strangers(ctx context.Context, monitors []string, account string)
 		return nil
 	}
 	slices.Sort(names)
-	return []Finding{{
-		"user_beside_streams", SeverityWarning,
+	return []finding.Finding{finding.Warning("user_beside_streams",
 		fmt.Sprintf("in the account of the streams, %s, are users that are neither workers nor this one: %s", account, strings.Join(names, ", ")),
-		"give each an account of its own: agentd nats-config (docs/security.md)",
-	}}
+		"give each an account of its own: agentd nats-config (docs/security.md)")}
 }
 
 // monitored asks a server's monitoring port.

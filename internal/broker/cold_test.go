@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/broker/embedded"
+	"agentd/internal/finding"
 )
 
 // TestProvision_ArchivesStay: a plan without archives makes no stream for them, and loses none.
@@ -76,7 +77,7 @@ func TestProvision_ArchivesStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	findings, err = c.Verify(t.Context(), Plan{Cold: true})
-	if err != nil || len(findings) != 1 || findings[0].Severity != SeverityError || findings[0].Remedy != remedyProvision {
+	if err != nil || len(findings) != 1 || findings[0].Severity != finding.SeverityError || findings[0].Remedy != remedyProvision {
 		t.Errorf("findings: %+v, %v", findings, err)
 	}
 }

@@ -55,6 +55,17 @@ func pending(t *testing.T, c *Conn, ref ConsumerRef) (delivered, waiting int) {
 	return info.NumAckPending, int(info.NumPending)
 }
 
+// answered reports whether a consumer has no request open, or nothing for it.
+func answered(t *testing.T, c *Conn, ref ConsumerRef) bool {
+	t.Helper()
+	consumer, err := c.js.Consumer(testContext(t), StreamName(c.subjects, ref.Zone), ref.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := consumer.CachedInfo()
+	return info.NumWaiting == 0 || info.NumPending == 0
+}
+
 func settled(t *testing.T, c *Conn, ref ConsumerRef) {
 	t.Helper()
 	eventually(t, "everything is acked", func() bool {
@@ -67,13 +78,12 @@ func TestConsume_SharesSlotsOverConsumers(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
 	const each = 10
-	publish := func(i int) {
+	for i := range each {
 		at := testCall
 		at.Call = fmt.Sprintf("c1-%d-x", i)
 		mustPublish(t, c.Start(testContext(t), "travel.desk", event(at.Call)))
 		mustPublish(t, c.Publish(testContext(t), c.subjects.Reply(at), event("answer")))
 	}
-	publish(0)
 	var running, most atomic.Int64
 	handled, gate := make(chan string), make(chan struct{})
 	consume(t, c, ConsumeOptions{Consumers: []ConsumerRef{startRef, inRef}, Slots: 1, Handle: func(_ context.Context, d Delivery) {
@@ -81,22 +91,20 @@ func TestConsume_SharesSlotsOverConsumers(t *testing.T) {
 		defer running.Add(-1)
 		handled <- d.Stream()
 		<-gate
-		<-time.After(5 * time.Millisecond) // much longer than the broker takes to answer the other consumer's request
 		if err := d.Ack(); err != nil {
 			t.Error(err)
 		}
 	}})
-	receive(t, "a message of one consumer", handled)
-	for i := range each - 1 {
-		publish(i + 1)
-	}
-	close(gate)
+	others := map[string]ConsumerRef{"AGENTD_START": inRef, "AGENTD_IN": startRef}
 	seen := map[string]int{}
-	for i := range 2*each - 1 {
-		seen[receive(t, "a message", handled)]++
+	for i := range 2 * each {
+		stream := receive(t, "a message", handled)
+		seen[stream]++
 		if i == each-1 && len(seen) != 2 {
 			t.Errorf("one consumer waits for the other: %v", seen)
 		}
+		eventually(t, "the other consumer has what it has asked for", func() bool { return answered(t, c, others[stream]) })
+		gate <- struct{}{}
 	}
 	if most.Load() != 1 {
 		t.Errorf("%d are handled at once; want one at a time", most.Load())

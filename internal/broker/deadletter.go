@@ -288,15 +288,27 @@ func (c *Conn) SettleLetter(ctx context.Context, l Letter, how string) error {
 	}}
 	_, err := c.js.PublishMsg(ctx, mark, jetstream.WithExpectStream(name), jetstream.WithExpectLastSequencePerSubject(l.Sequence))
 	if wrongSequence(err) {
-		if err := c.unsettled(ctx, l); err != nil {
-			return err
-		}
-		return sdk.Errorf(sdk.CodeConflict, "the message of dead letter %d was dead-lettered again meanwhile", l.Sequence)
+		return c.replaced(ctx, l)
 	}
 	if err != nil {
 		return c.publishError(l.own, err)
 	}
 	return c.deleteLetter(ctx, l.Sequence)
+}
+
+// replaced says what there is in a dead letter's place.
+func (c *Conn) replaced(ctx context.Context, l Letter) error {
+	if err := c.unsettled(ctx, l); err != nil {
+		return err
+	}
+	_, err := c.last(ctx, StreamName(c.subjects, ZoneDLQ), l.own)
+	switch {
+	case errors.Is(err, ErrNotStored):
+		return sdk.Errorf(sdk.CodeConflict, "dead letter %d is not there any more: it is past its age, or somebody deleted it", l.Sequence)
+	case err != nil:
+		return err
+	}
+	return sdk.Errorf(sdk.CodeConflict, "the message of dead letter %d was dead-lettered again meanwhile", l.Sequence)
 }
 
 // unsettled returns CodeConflict for a letter that was dealt with before, and removes it: whoever dealt with it was interrupted before that.

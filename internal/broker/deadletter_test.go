@@ -142,6 +142,31 @@ func TestLetters_DealingWithOneIsFinishedByWhoTriesAgain(t *testing.T) {
 	}
 }
 
+// Who settles a letter that is another by then, or none, is told which.
+func TestSettleLetter_SaysWhyItIsTooLate(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	d := post(t, c, ZoneIn, c.subjects.Reply(testCall), []byte("no event"))
+	letter := reject(t, c, d, sdk.CodeInvalidEvent)
+	told := func() string { return sdk.AsError(c.SettleLetter(testContext(t), letter, "dropped")).Error() }
+	if _, err := c.js.Publish(testContext(t), letter.own, []byte("no event")); err != nil {
+		t.Fatal(err)
+	}
+	if got := told(); got != "conflict: the message of dead letter 1 was dead-lettered again meanwhile" {
+		t.Errorf("a letter that came again: %s", got)
+	}
+	s, err := c.js.Stream(testContext(t), "AGENTD_DLQ")
+	if err == nil {
+		err = s.Purge(testContext(t))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := told(); got != "conflict: dead letter 1 is not there any more: it is past its age, or somebody deleted it" {
+		t.Errorf("a letter that is gone: %s", got)
+	}
+}
+
 func TestRepublish_CountsAndNeverOvertakesAnAnswer(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)

@@ -1,10 +1,3 @@
-// Package broker is agentd on NATS JetStream: the embedded server, streams and their provisioning, consumers, publishing
-// with create-if-absent, timers and live events. It moves messages and knows nothing of runs.
-//
-// StartServer runs a server in this process, ReadAddress finds the one of a data folder, Connect connects to either. On the
-// Conn, Provision makes streams and consumers by a Plan, and Verify, CheckSync and CheckFolder only look; Publish,
-// ArmTimer, DeadLetter, Start, Control and Live send; Consume, Watch, WaitDone, WatchLive and Tail receive; Serve and Ask
-// are queries. All methods of Conn are safe for concurrent use.
 package broker
 
 import "time"

@@ -13,13 +13,14 @@ import (
 	"time"
 
 	"agentd/internal/broker/datafolder"
+	"agentd/internal/finding"
 
 	"github.com/gofrs/flock"
 )
 
 // CheckFolder looks whether the data folder of an embedded server is safe: whether its lock works, and whether a server
 // runs on it without holding the lock, beside which another could be started.
-func CheckFolder(dir string) []Finding {
+func CheckFolder(dir string) []finding.Finding {
 	path := filepath.Join(dir, datafolder.LockFile)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil // never used
@@ -30,18 +31,13 @@ func CheckFolder(dir string) []Finding {
 		err = lock.Close()
 	}
 	if err != nil {
-		return []Finding{{
-			"folder_lock", SeverityError,
-			fmt.Sprintf("data folder %s cannot be locked (%v): two servers on it would destroy it", dir, err),
-			"move it to a local file system that supports locks",
-		}}
+		return []finding.Finding{finding.Error("folder_lock", fmt.Sprintf("data folder %s cannot be locked (%v): two servers on it would destroy it", dir, err),
+			"move it to a local file system that supports locks")}
 	}
 	if address := listening(dir); free && address != "" {
-		return []Finding{{
-			"folder_unlocked", SeverityWarning,
+		return []finding.Finding{finding.Warning("folder_unlocked",
 			fmt.Sprintf("something listens on %s, the address in data folder %s, but no server holds the folder's lock", address, dir),
-			"make sure that no other server uses the folder, then start agentd dev again",
-		}}
+			"make sure that no other server uses the folder, then start agentd dev again")}
 	}
 	return nil
 }

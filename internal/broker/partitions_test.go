@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"agentd/internal/broker/embedded"
+	"agentd/internal/finding"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -174,7 +175,7 @@ func TestPartitions_AreForEver(t *testing.T) {
 			t.Errorf("2 partitions instead of %d would be: %v", have, err)
 		}
 		findings, err := connect(t, ConnectOptions{InProcess: server}).Verify(testContext(t), p)
-		if err != nil || len(findings) != 1 || findings[0].Code != "partitions" || findings[0].Severity != SeverityError {
+		if err != nil || len(findings) != 1 || findings[0].Code != "partitions" || findings[0].Severity != finding.SeverityError {
 			t.Errorf("2 partitions instead of %d are found: %+v, %v", have, findings, err)
 		}
 		for _, want := range c.streams(p)[:5] { // as a program would that asked before there was one

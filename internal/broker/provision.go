@@ -30,6 +30,9 @@ type Change struct {
 }
 
 const (
+	kindStream   = "stream"
+	kindConsumer = "consumer"
+
 	actionCreated = "created"
 	actionUpdated = "updated"
 	// actionRebuilt is that a stream was made anew with what was in it.
@@ -151,7 +154,7 @@ func (c *Conn) makeStream(ctx context.Context, want jetstream.StreamConfig) erro
 }
 
 func (c *Conn) streamStep(ctx context.Context, want jetstream.StreamConfig, replicas int) (step, error) {
-	change := Change{Kind: "stream", Name: want.Name, Action: actionCreated}
+	change := Change{Kind: kindStream, Name: want.Name, Action: actionCreated}
 	have, err := c.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return step{change, func(ctx context.Context) (Change, error) {
@@ -169,33 +172,48 @@ func (c *Conn) streamStep(ctx context.Context, want jetstream.StreamConfig, repl
 	if err != nil {
 		return step{}, err
 	}
-	got := have.CachedInfo().Config
+	return c.updateStep(have.CachedInfo(), want, replicas)
+}
+
+// updateStep is how a stream that is there becomes what it should be, as far as it can.
+func (c *Conn) updateStep(have *jetstream.StreamInfo, want jetstream.StreamConfig, replicas int) (step, error) {
+	got := have.Config
 	if err := sameLayout(got, want); err != nil { // another program was quicker
 		return step{}, err
 	}
-	next := reconcile(got, want, replicas)
+	next, kept := reconcile(got, want, replicas), keepsDiscard(have, want)
+	if kept != "" {
+		next.Discard, kept = got.Discard, kept+"; "+remedyLimit(want)
+	}
 	if next.Replicas > 1 && next.PersistMode == jetstream.AsyncPersistMode {
 		return step{}, sdk.Errorf(sdk.CodeConfig, "it has persist_mode async, and the server gives replicas to no such stream; %s", remedyRemake)
 	}
-	if reflect.DeepEqual(got, next) {
-		if problem := otherMode(got, want); problem != "" {
-			change.Action, change.What = actionKept, problem+"; "+remedyRemake
-			return step{change, func(context.Context) (Change, error) { return change, nil }}, nil
-		}
-		return step{}, nil
-	}
-	change.Action, change.What = actionUpdated, differences(got, next)
-	if next.PersistMode != got.PersistMode {
+	change := Change{Kind: kindStream, Name: want.Name, Action: actionUpdated, What: differences(got, next)}
+	switch {
+	case next.PersistMode != got.PersistMode:
 		change.What += "; it is made anew, and gets what was in it with reconciliation"
 		return step{change, func(ctx context.Context) (Change, error) { return change, c.remake(ctx, next) }}, nil
+	case !reflect.DeepEqual(got, next):
+		change.What = strings.Join(slices.DeleteFunc([]string{change.What, kept}, empty), "; ")
+		return step{change, func(ctx context.Context) (Change, error) {
+			return change, leader.Patiently(ctx, c.js, "stream "+want.Name, func(ctx context.Context) error {
+				_, err := c.js.UpdateStream(ctx, next)
+				return err
+			})
+		}}, nil
 	}
-	return step{change, func(ctx context.Context) (Change, error) {
-		return change, leader.Patiently(ctx, c.js, "stream "+want.Name, func(ctx context.Context) error {
-			_, err := c.js.UpdateStream(ctx, next)
-			return err
-		})
-	}}, nil
+	mode := otherMode(got, want)
+	if mode != "" {
+		mode += "; " + remedyRemake
+	}
+	change.Action, change.What = actionKept, strings.Join(slices.DeleteFunc([]string{kept, mode}, empty), "; ")
+	if change.What == "" {
+		return step{}, nil
+	}
+	return step{change, func(context.Context) (Change, error) { return change, nil }}, nil
 }
+
+func empty(text string) bool { return text == "" }
 
 // otherMode says that a stream has another persistence than it should, which the server does not change; empty is that it has not. Journals
 // and what comes from outside are never confirmed before they are written.
@@ -276,7 +294,7 @@ func longerAge(a, b time.Duration) time.Duration {
 
 func (c *Conn) consumerStep(ctx context.Context, want consumerPlan) (step, error) {
 	stream := StreamName(c.subjects, want.Zone)
-	change := Change{Kind: "consumer", Name: stream + "/" + want.Name, Action: actionCreated}
+	change := Change{Kind: kindConsumer, Name: stream + "/" + want.Name, Action: actionCreated}
 	have, err := c.js.Consumer(ctx, stream, want.Name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return step{change, func(ctx context.Context) (Change, error) {

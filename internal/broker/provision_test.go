@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"agentd/internal/broker/embedded"
+	"agentd/internal/finding"
 
 	"agentd/sdk/wire"
 
@@ -305,12 +306,12 @@ func TestVerify_FindsConsumersThatLoseMessages(t *testing.T) {
 
 func TestProblem_IsAnErrorOnlyForErrors(t *testing.T) {
 	t.Parallel()
-	warning := Finding{Code: "consumer_lag", Severity: SeverityWarning}
-	if err := Problem([]Finding{warning}); err != nil {
+	warning := finding.Finding{Code: "consumer_lag", Severity: finding.SeverityWarning}
+	if err := Problem([]finding.Finding{warning}); err != nil {
 		t.Errorf("a warning: %v", err)
 	}
-	err := Problem([]Finding{
-		warning, {"stream_missing", SeverityError, "one", remedyProvision}, {"max_age", SeverityError, "two", remedyProvision},
+	err := Problem([]finding.Finding{
+		warning, finding.Error("stream_missing", "one", remedyProvision), finding.Error("max_age", "two", remedyProvision),
 	})
 	if !isCode(err, sdk.CodeConfig) || !strings.Contains(err.Error(), "one") || !strings.Contains(err.Error(), "two") ||
 		!strings.Contains(err.Error(), "agentd provision") {
@@ -384,7 +385,7 @@ func TestProvision_PersistMode(t *testing.T) {
 				t.Errorf("findings: %v, %v", findings, err)
 			}
 			for _, f := range findings {
-				if f.Code != "persist_mode" || f.Severity != SeverityWarning || f.Remedy != remedyRemake {
+				if f.Code != "persist_mode" || f.Severity != finding.SeverityWarning || f.Remedy != remedyRemake {
 					t.Errorf("finding %+v", f)
 				}
 			}

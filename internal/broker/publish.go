@@ -29,7 +29,8 @@ const (
 const publishTimeout = 5 * time.Second
 
 // Publish creates event on subject if nothing is there. If something is, the same bytes are success, and others are
-// *sdk.Error with CodeConflict. Without an answer from the broker it repeats until ctx ends: repeating is harmless.
+// *sdk.Error with CodeConflict. Without an answer from the broker it repeats until ctx ends: repeating is harmless. A stream without room is
+// CodeUnavailable at once: that may last, and who has a slot for the time is not to keep it.
 func (c *Conn) Publish(ctx context.Context, subject string, event wire.Event) error {
 	data, err := event.Encode()
 	if err != nil {
@@ -122,7 +123,7 @@ func (c *Conn) Published(ctx context.Context, subject string) (bool, error) {
 	return err == nil && !serverMade(m), err
 }
 
-// persist repeats an attempt, which is told the stream to expect, until it succeeds, is refused for good, or ctx ends.
+// persist repeats an attempt, which is told the stream to expect, until it succeeds, is refused for good or for want of room, or ctx ends.
 func (c *Conn) persist(ctx context.Context, subject string, try func(ctx context.Context, stream string) error) error {
 	return publishing.Do(ctx, retry.Sleep, func() error {
 		attempt, cancel := context.WithTimeout(ctx, publishTimeout)
@@ -136,7 +137,7 @@ func (c *Conn) persist(ctx context.Context, subject string, try func(ctx context
 			return nil
 		case ctx.Err() != nil:
 			return retry.Final(fmt.Errorf("publish %s: %w", subject, errors.Join(ctx.Err(), err)))
-		case refused(err):
+		case refused(err), leader.Full(err):
 			return retry.Final(c.publishError(subject, err))
 		}
 		c.log.Warn("publish is repeated", "subject", subject, "error", err)
@@ -243,7 +244,7 @@ func as(subject, who string) string {
 }
 
 // Answer publishes a person's answer to a call that was delivered on subject, as the connection's principal, and repeats it
-// until ctx ends. It lies beside what is on the reply subject already: an answer that the run could not use takes nothing
+// as Publish does. It lies beside what is on the reply subject already: an answer that the run could not use takes nothing
 // from the next one, and of several that it can use, or of one that is stored twice, the first counts.
 func (c *Conn) Answer(ctx context.Context, subject string, event wire.Event) error {
 	reply, ok := c.ReplySubject(subject)
@@ -293,8 +294,8 @@ func (c *Conn) message(subject string, event wire.Event) (*nats.Msg, error) {
 // timerData is what a timer says that is due at a time in Unix milliseconds.
 func timerData(due int64) []byte { return fmt.Appendf(nil, `{"due":%d}`, due) }
 
-// ArmTimer makes a message arrive on the run's fire subject at due, in place of what was armed before. It repeats until
-// ctx ends.
+// ArmTimer makes a message arrive on the run's fire subject at due, in place of what was armed before. It repeats as
+// Publish does.
 func (c *Conn) ArmTimer(ctx context.Context, agent string, run wire.RunKey, due int64) error {
 	m := &nats.Msg{Subject: c.subjects.Timer(agent, run), Data: timerData(due), Header: nats.Header{
 		// The client's own option cuts to whole seconds, which would fire early.

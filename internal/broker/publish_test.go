@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/sdk"
 	"agentd/test/ports"
@@ -173,6 +174,38 @@ func TestPublish_RefusesWhatIsTooLarge(t *testing.T) {
 		}
 	}
 	mustPublish(t, c.Publish(testContext(t), c.subjects.Call(testCall), event("e"))) // the connection stands
+}
+
+// A stream without room may have none for long: who publishes there is told, and publishes again when there is some.
+func TestPublish_SaysThatAStreamIsFull(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	done := c.subjects.Done("travel.desk", testRun, wire.InitToken("test", "e"))
+	for name, test := range map[string]struct {
+		stream  string
+		publish func(id string) error
+	}{
+		"a call":           {"AGENTD_OUT", func(id string) error { return c.Publish(testContext(t), c.subjects.Call(testCall)+id, event(id)) }},
+		"a lost call":      {"AGENTD_OUT", func(id string) error { return c.Restore(testContext(t), c.subjects.Call(testCall)+"r"+id, event(id)) }},
+		"a terminal event": {"AGENTD_DONE", func(id string) error { return c.Publish(testContext(t), done+id, event(id)) }},
+		"an answer":        {"AGENTD_IN", func(id string) error { return c.Answer(testContext(t), c.subjects.Call(testCall), event(id)) }},
+		"a control message": {"AGENTD_IN", func(id string) error {
+			return c.Control(testContext(t), wire.ControlCancel, "travel.desk", testRun, "", event(id))
+		}},
+		"an init event": {"AGENTD_START", func(id string) error { return c.Start(testContext(t), "travel.desk", event(id)) }},
+	} {
+		mustPublish(t, test.publish("1"))
+		limit(t, c, test.stream, func(cfg *jetstream.StreamConfig) { cfg.MaxMsgs = 1 })
+		err := test.publish("2")
+		want := "stream " + test.stream + " takes no writes, because it is at a limit of its own (maximum messages exceeded); raise it with: nats stream edit " + test.stream
+		if !isCode(err, sdk.CodeUnavailable) || sdk.AsError(err).Message != want {
+			t.Errorf("%s: %v", name, err)
+		}
+		limit(t, c, test.stream, func(cfg *jetstream.StreamConfig) { cfg.MaxMsgs = -1 })
+		if err := test.publish("2"); err != nil {
+			t.Errorf("%s, with room: %v", name, err)
+		}
+	}
 }
 
 func TestStart_SaysThatNothingIsProvisioned(t *testing.T) {

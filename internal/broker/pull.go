@@ -22,6 +22,9 @@ const (
 	// A request that finds out how often it is answered is open for proofWait, and given up after proofLost.
 	proofWait = 300 * time.Millisecond
 	proofLost = time.Second
+	// unasked is how long a reader may have no request open and go by what it knows of the consumer: whoever deletes one tells those that
+	// wait there, and others may have had all of another one in its place that would show that it is another.
+	unasked = time.Second
 	// unsubscribeWait bounds the round trip after which nothing more can arrive.
 	unsubscribeWait = 2 * time.Second
 )
@@ -56,6 +59,8 @@ type puller struct {
 	left, heard int
 	until       time.Time
 	answers     answers
+	// ended is when the latest request was.
+	ended time.Time
 	// led says that the consumer's leader has answered, over this connection, and the latest request was not lost.
 	led bool
 	// behind is since when messages wait here for a slot; zero while none does.
@@ -90,7 +95,7 @@ func (p *puller) refilled() bool {
 }
 
 func (p *puller) subscribe() (err error) {
-	p.left, p.inbox, p.gone = 0, p.nc.NewInbox(), make(chan struct{})
+	p.left, p.inbox, p.gone, p.ended = 0, p.nc.NewInbox(), make(chan struct{}), time.Now()
 	if p.subscription, err = p.nc.ChanSubscribe(p.inbox+".*", p.messages); err != nil {
 		return fmt.Errorf("subscribe: %w", err)
 	}
@@ -114,6 +119,9 @@ func (p *puller) ask(ctx context.Context, batch int) error {
 	}
 	for len(p.again) > 0 {
 		<-p.again
+	}
+	if time.Since(p.ended) >= unasked {
+		p.made = time.Time{}
 	}
 	p.asked++
 	wait := p.open()
@@ -152,6 +160,11 @@ func (p *puller) answer() string { return p.inbox + "." + strconv.Itoa(p.asked) 
 func (p *puller) next(ctx context.Context) (*nats.Msg, error) {
 	lost := time.NewTimer(time.Until(p.until))
 	defer lost.Stop()
+	defer func() {
+		if p.left == 0 {
+			p.ended = time.Now()
+		}
+	}()
 	select {
 	case m := <-p.messages:
 		if p.heard++; p.heard > 1 {
@@ -178,16 +191,18 @@ func (p *puller) next(ctx context.Context) (*nats.Msg, error) {
 // told is what the server says of a request, as an error if the consumer cannot be read.
 func (p *puller) told(m *nats.Msg) error {
 	status := m.Header.Get("Status")
-	if m.Subject != p.answer() || status == "100" { // it is still open
+	served := status == "100" || status == "404" || status == "408" // it is still open, or there is none
+	if !served {
+		p.made = time.Time{} // there may be another consumer in its place soon, also where an earlier request has waited
+	}
+	if m.Subject != p.answer() || status == "100" {
 		return nil
 	}
 	p.left = 0
-	if status == "404" || status == "408" { // there is none
+	switch {
+	case served:
 		return nil
-	}
-	p.made = time.Time{} // there may be another consumer in its place soon
-	switch status {
-	case "503":
+	case status == "503":
 		p.led = false
 		return errors.New("the consumer does not exist, or its server is not ready")
 	default:

@@ -251,6 +251,30 @@ func TestConsume_GoesOnAfterARestartOfTheServer(t *testing.T) {
 	settled(t, c, serviceRef)
 }
 
+// pulled has a puller get a message, and reports whether that is of the backlog.
+func pulled(t *testing.T, p *puller) (backlog bool) {
+	t.Helper()
+	ctx := testContext(t)
+	for ctx.Err() == nil {
+		if p.left == 0 {
+			if err := p.ask(ctx, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m, err := p.next(ctx)
+		if err != nil || m == nil {
+			continue // what it says of the consumer
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.backlog(ctx, meta)
+	}
+	t.Fatal("nothing came")
+	return false
+}
+
 // A consumer that somebody deleted and that was provisioned again delivers what was there before it was made. Whoever reads it knows that,
 // also who hears of none of the first messages that it counts anew.
 func TestPuller_KnowsAConsumerThatWasMadeAnew(t *testing.T) {
@@ -262,26 +286,6 @@ func TestPuller_KnowsAConsumerThatWasMadeAnew(t *testing.T) {
 			mustPublish(t, c.Start(ctx, "travel.desk", event(id)))
 		}
 	}
-	pull := func(p *puller) (backlog bool) {
-		for ctx.Err() == nil {
-			if p.left == 0 {
-				if err := p.ask(ctx, 1); err != nil {
-					t.Fatal(err)
-				}
-			}
-			m, err := p.next(ctx)
-			if err != nil || m == nil {
-				continue // what it says of the consumer
-			}
-			meta, err := m.Metadata()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return p.backlog(ctx, meta)
-		}
-		t.Fatal("nothing came")
-		return false
-	}
 	var readers [2]*puller
 	for i := range readers {
 		var err error
@@ -292,7 +296,7 @@ func TestPuller_KnowsAConsumerThatWasMadeAnew(t *testing.T) {
 	}
 	publish("first", "second")
 	for i, p := range readers {
-		if pull(p) {
+		if pulled(t, p) {
 			t.Errorf("reader %d: what came after the consumer was made is of the backlog", i)
 		}
 	}
@@ -305,12 +309,77 @@ func TestPuller_KnowsAConsumerThatWasMadeAnew(t *testing.T) {
 	publish("third", "fourth")
 	provision(t, c, testPlan)
 	for n, p := range []*puller{readers[0], readers[0], readers[0], readers[1]} {
-		if !pull(p) {
+		if !pulled(t, p) {
 			t.Errorf("message %d was there before the consumer was made anew, and is not of the backlog", n+1)
 		}
 	}
 	publish("fifth")
-	if pull(readers[1]) {
+	if pulled(t, readers[1]) {
 		t.Error("what came after the consumer was made anew is of the backlog")
+	}
+}
+
+// A reader whose slots were all taken has no request at the consumer while that is deleted and made anew, and hears of none of the first
+// messages that it counts anew.
+func TestPuller_KnowsAConsumerThatWasMadeAnewWhileItWasBusy(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	ctx := testContext(t)
+	var readers [2]*puller
+	for i := range readers {
+		var err error
+		if readers[i], err = c.newPuller(startRef, 1); err != nil {
+			t.Fatal(err)
+		}
+		defer readers[i].close()
+	}
+	busy := readers[1]
+	start(t, c, 1)
+	before := time.Now()
+	if pulled(t, busy) || busy.made.IsZero() {
+		t.Error("what came after the consumer was made is of the backlog")
+	}
+	if busy.ended.Before(before) {
+		t.Error("it does not know when its request ended")
+	}
+	if err := c.js.DeleteConsumer(ctx, "AGENTD_START", startRef.Name); err != nil {
+		t.Fatal(err)
+	}
+	start(t, c, 3)
+	provision(t, c, testPlan)
+	for range 2 {
+		if !pulled(t, readers[0]) {
+			t.Error("what was there before the consumer was made anew is not of the backlog")
+		}
+	}
+	busy.ended = busy.ended.Add(-unasked) // that is how long it had no slot
+	if !pulled(t, busy) {
+		t.Error("who was busy takes the consumer that was made anew for the one before")
+	}
+}
+
+// What is said of a request that was believed to be lost is said of the consumer.
+func TestPuller_HearsThatAConsumerIsGoneFromAnEarlierRequest(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	p, err := c.newPuller(startRef, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	for status, forgets := range map[string]bool{"100": false, "404": false, "408": false, "409": true, "503": true} {
+		if err := p.ask(testContext(t), 1); err != nil {
+			t.Fatal(err)
+		}
+		earlier := p.answer()
+		if err := p.ask(testContext(t), 1); err != nil {
+			t.Fatal(err)
+		}
+		p.made = time.Now()
+		answer := nats.NewMsg(earlier)
+		answer.Header.Set("Status", status)
+		if err := p.told(answer); err != nil || p.left != 1 || p.made.IsZero() != forgets {
+			t.Errorf("told %s of an earlier request: %v; %d messages may come; it forgets when the consumer was made: %t", status, err, p.left, p.made.IsZero())
+		}
 	}
 }

@@ -45,7 +45,7 @@ func (r Remake) Stays() bool {
 
 // Change says what making the stream anew changes, of one that was.
 func (r Remake) Change(was jetstream.StreamConfig) Change {
-	return Change{Kind: "stream", Name: r.Name, Action: actionRebuilt, What: differences(was, r.Made(was))}
+	return Change{Kind: kindStream, Name: r.Name, Action: actionRebuilt, What: differences(was, r.Made(was))}
 }
 
 // Remakes looks at the streams of zones that are Rebuildable.

@@ -16,6 +16,7 @@ import (
 
 	"agentd/internal/address"
 	"agentd/internal/broker/leader"
+	"agentd/internal/finding"
 	"agentd/sdk"
 )
 
@@ -39,7 +40,7 @@ type Servers struct {
 }
 
 // CheckServers finds servers of the cluster that are away or behind, streams that nobody leads, and those with too few replicas.
-func (c *Conn) CheckServers(ctx context.Context, p Plan) (Servers, []Finding, error) {
+func (c *Conn) CheckServers(ctx context.Context, p Plan) (Servers, []finding.Finding, error) {
 	js, err := jetstream.New(c.nc) // one that does not wait for elections
 	if err != nil {
 		return Servers{}, nil, fmt.Errorf("JetStream: %w", err)
@@ -153,44 +154,34 @@ func unheard(info *jetstream.StreamInfo, r *jetstream.PeerInfo) time.Duration {
 	return info.TimeStamp.Sub(*info.Cluster.LeaderSince)
 }
 
-func (x *examined) findings(here string, wanted int) []Finding {
-	var f []Finding
+func (x *examined) findings(here string, wanted int) []finding.Finding {
+	var f []finding.Finding
 	if len(x.Leaderless) > 0 {
-		f = append(f, Finding{
-			"no_leader", SeverityError,
+		f = append(f, finding.Error("no_leader",
 			fmt.Sprintf("server %s, which this command is connected to, reaches no leader of %s", cmp.Or(here, "of no name"), summary(x.Leaderless)),
-			"see that a majority of the servers runs and that they reach each other; an election takes up to 20 s: run agentd doctor again after that",
-		})
+			"see that a majority of the servers runs and that they reach each other; an election takes up to 20 s: run agentd doctor again after that"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(x.away)) {
 		a := x.away[name]
-		f = append(f, Finding{
-			"server_away", SeverityError,
+		f = append(f, finding.Error("server_away",
 			fmt.Sprintf("server %s has not been heard of for %s by the leaders of %s: if another server is lost, nothing goes on",
 				name, a.silent.Round(time.Second), summary(a.streams)),
-			"start it again, or see why it does not answer; one that is gone for good: nats server cluster peer-remove, after another has joined",
-		})
+			"start it again, or see why it does not answer; one that is gone for good: nats server cluster peer-remove, after another has joined"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(x.behind)) {
-		f = append(f, Finding{
-			"server_behind", SeverityWarning,
+		f = append(f, finding.Warning("server_behind",
 			fmt.Sprintf("server %s has not caught up with %s: until then its replicas do not count", name, summary(x.behind[name])),
-			"wait until it has; if it does not get on, look at its log and its disk",
-		})
+			"wait until it has; if it does not get on, look at its log and its disk"))
 	}
 	if len(x.few) > 0 {
-		f = append(f, Finding{
-			"replicas", SeverityError,
-			fmt.Sprintf("nats.replicas is %d, and these streams have fewer: %s", wanted, strings.Join(x.few, ", ")), remedyProvision,
-		})
+		f = append(f, finding.Error("replicas", fmt.Sprintf("nats.replicas is %d, and these streams have fewer: %s", wanted, strings.Join(x.few, ", ")),
+			remedyProvision))
 	}
 	if len(x.single) > 0 {
-		f = append(f, Finding{
-			"single_replica", SeverityWarning,
+		f = append(f, finding.Warning("single_replica",
 			fmt.Sprintf("on one server of the cluster alone are %s: while it is away nothing goes on, and its disk is all there is",
 				strings.Join(x.single, ", ")),
-			"set nats.replicas to 3, and run: agentd provision",
-		})
+			"set nats.replicas to 3, and run: agentd provision"))
 	}
 	return f
 }

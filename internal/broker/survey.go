@@ -218,7 +218,7 @@ func (c *Conn) Fire(ctx context.Context, agent string, run wire.RunKey, due int6
 	})
 }
 
-// Writable returns nil when the server takes writes and the streams of runs have room, or why not. What it writes is gone after a second.
+// Writable returns nil when the server takes writes and the streams that workers write have room, or why not. What it writes is gone after a second.
 func (c *Conn) Writable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()

@@ -8,24 +8,23 @@ import (
 
 	"agentd/internal/address"
 	"agentd/internal/broker/datafolder"
+	"agentd/internal/finding"
 	"agentd/sdk"
 )
 
 // CheckSync finds whether the servers write to disk before they confirm, and whether each is as it should be. A client cannot see that:
 // for servers that are not agentd's own, monitors are the base URLs of their monitoring ports with commas between them, or "". known are
 // the names of the servers of a cluster.
-func (c *Conn) CheckSync(ctx context.Context, monitors string, known []string) ([]Finding, error) {
+func (c *Conn) CheckSync(ctx context.Context, monitors string, known []string) ([]finding.Finding, error) {
 	if c.embedded || c.nc.ConnectedServerName() == datafolder.ServerName {
 		return nil, nil
 	}
 	const remedy = `set jetstream { sync_interval: always } in the server's configuration`
 	if monitors == "" {
-		return []Finding{{
-			"sync_unknown", SeverityWarning, "whether the server syncs every write to disk cannot be seen from here",
-			remedy + "; run agentd doctor with --monitor to see it",
-		}}, nil
+		return []finding.Finding{finding.Warning("sync_unknown", "whether the server syncs every write to disk cannot be seen from here",
+			remedy+"; run agentd doctor with --monitor to see it")}, nil
 	}
-	var findings []Finding
+	var findings []finding.Finding
 	known = slices.Clone(known)
 	for _, url := range monitorsIn(monitors) {
 		m, err := lookAtMonitor(ctx, url)
@@ -33,31 +32,24 @@ func (c *Conn) CheckSync(ctx context.Context, monitors string, known []string) (
 			return findings, ctx.Err()
 		}
 		if err != nil {
-			findings = append(findings, Finding{
-				"monitor", SeverityError, fmt.Sprintf("the monitoring port %s does not answer: %s", address.Hide(url), err),
-				"start the server, or correct --monitor",
-			})
+			findings = append(findings, finding.Error("monitor", fmt.Sprintf("the monitoring port %s does not answer: %s", address.Hide(url), err),
+				"start the server, or correct --monitor"))
 			continue
 		}
 		known = slices.DeleteFunc(known, func(name string) bool { return name == m.name })
 		if m.problem != "" {
-			findings = append(findings, Finding{
-				"server_unhealthy", SeverityError, fmt.Sprintf("server %s says: %s", m.name, m.problem),
-				"look at its log and its disk; it may be catching up",
-			})
+			findings = append(findings, finding.Error("server_unhealthy", fmt.Sprintf("server %s says: %s", m.name, m.problem),
+				"look at its log and its disk; it may be catching up"))
 		}
 		if !m.syncs {
-			findings = append(findings, Finding{
-				"sync_interval", SeverityWarning,
-				fmt.Sprintf("server %s confirms writes before they are on disk; a power failure may lose or fork runs", m.name), remedy,
-			})
+			findings = append(findings, finding.Warning("sync_interval",
+				fmt.Sprintf("server %s confirms writes before they are on disk; a power failure may lose or fork runs", m.name),
+				remedy))
 		}
 	}
 	if len(known) > 0 {
-		findings = append(findings, Finding{
-			"sync_unknown", SeverityWarning, "whether they sync every write to disk cannot be seen of " + strings.Join(known, ", "),
-			"name their monitoring ports too: --monitor URL,URL,URL",
-		})
+		findings = append(findings, finding.Warning("sync_unknown", "whether they sync every write to disk cannot be seen of "+strings.Join(known, ", "),
+			"name their monitoring ports too: --monitor URL,URL,URL"))
 	}
 	return findings, nil
 }

@@ -12,32 +12,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/days"
+	"agentd/internal/finding"
 	"agentd/sdk"
 )
-
-// Severity of a finding.
-type Severity string
-
-// The severities. With an error, agentd does not keep its promises.
-const (
-	SeverityError   Severity = "error"
-	SeverityWarning Severity = "warning"
-)
-
-// Finding is something about a server or a store that should be otherwise.
-type Finding struct {
-	// Code is stable, for scripts.
-	Code     string   `json:"code"`
-	Severity Severity `json:"severity"`
-	Message  string   `json:"message"`
-	// Remedy says what to do.
-	Remedy string `json:"remedy"`
-}
 
 const remedyProvision = "run: agentd provision"
 
 // Verify compares the broker with the plan and changes nothing. What this user may not look at is one finding.
-func (c *Conn) Verify(ctx context.Context, p Plan) ([]Finding, error) {
+func (c *Conn) Verify(ctx context.Context, p Plan) ([]finding.Finding, error) {
 	if err := c.check(p); err != nil {
 		return nil, err
 	}
@@ -45,9 +27,9 @@ func (c *Conn) Verify(ctx context.Context, p Plan) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	var findings []Finding
+	var findings []finding.Finding
 	if other != nil {
-		findings = append(findings, Finding{"partitions", SeverityError, other.Message, remedyPartitions})
+		findings = append(findings, finding.Error("partitions", other.Message, remedyPartitions))
 	}
 	looks := c.looks(p)
 	all, err := atOnce(len(looks), func(i int) (seen, error) {
@@ -77,10 +59,10 @@ func (c *Conn) Verify(ctx context.Context, p Plan) ([]Finding, error) {
 type (
 	look struct {
 		what string
-		at   func(context.Context) ([]Finding, error)
+		at   func(context.Context) ([]finding.Finding, error)
 	}
 	seen struct {
-		findings []Finding
+		findings []finding.Finding
 		hidden   bool
 	}
 )
@@ -94,11 +76,11 @@ func (c *Conn) looks(p Plan) []look {
 		if wholeName(want.Name) == in {
 			needed = cmp.Or(p.AnswersNeeded, want.MaxAge)
 		}
-		at := func(ctx context.Context) ([]Finding, error) { return c.lookAtStream(ctx, want, needed) }
+		at := func(ctx context.Context) ([]finding.Finding, error) { return c.lookAtStream(ctx, want, needed) }
 		all = append(all, look{"stream " + want.Name, at})
 	}
 	for _, want := range c.consumers(p) {
-		at := func(ctx context.Context) ([]Finding, error) { return c.verifyConsumer(ctx, want) }
+		at := func(ctx context.Context) ([]finding.Finding, error) { return c.verifyConsumer(ctx, want) }
 		all = append(all, look{"consumer " + c.consumerName(want), at})
 	}
 	return all
@@ -108,11 +90,9 @@ func (c *Conn) looks(p Plan) []look {
 const FindingNotPermitted = "not_permitted"
 
 // NotPermitted is the finding that something was not examined, because the server refuses it to this user.
-func NotPermitted(what, unknown string) Finding {
-	return Finding{
-		FindingNotPermitted, SeverityWarning, "this NATS user may not " + what + "; " + unknown + " was not examined",
-		"run agentd doctor as the operator's user (docs/security.md) to examine everything",
-	}
+func NotPermitted(what, unknown string) finding.Finding {
+	return finding.Warning(FindingNotPermitted, "this NATS user may not "+what+"; "+unknown+" was not examined",
+		"run agentd doctor as the operator's user (docs/security.md) to examine everything")
 }
 
 // summary names the first few of a list.
@@ -130,10 +110,10 @@ func (c *Conn) consumerName(want consumerPlan) string {
 
 // lookAtStream compares a stream with what it should be. needed is the age without which promises are broken; a stream may be planned to
 // keep more.
-func (c *Conn) lookAtStream(ctx context.Context, want jetstream.StreamConfig, needed time.Duration) ([]Finding, error) {
+func (c *Conn) lookAtStream(ctx context.Context, want jetstream.StreamConfig, needed time.Duration) ([]finding.Finding, error) {
 	s, err := c.look(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return []Finding{{"stream_missing", SeverityError, "stream " + want.Name + " does not exist", remedyProvision}}, nil
+		return []finding.Finding{finding.Error("stream_missing", "stream "+want.Name+" does not exist", remedyProvision)}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look at stream %s: %w", want.Name, err)
@@ -143,146 +123,163 @@ func (c *Conn) lookAtStream(ctx context.Context, want jetstream.StreamConfig, ne
 }
 
 // verifyRoom finds what limits of its own do to a stream, unless it may forget what is oldest.
-func verifyRoom(info *jetstream.StreamInfo, want jetstream.StreamConfig) []Finding {
+func verifyRoom(info *jetstream.StreamInfo, want jetstream.StreamConfig) []finding.Finding {
 	got := info.Config
 	if want.Discard == jetstream.DiscardOld && !want.AllowMsgSchedules {
 		return nil
 	}
-	if full := fullness(info); full != "" {
-		return []Finding{{"stream_full", SeverityError, full, "give it room, or " + unbounded(got.Name)}}
-	}
-	if got.Discard == jetstream.DiscardOld && bounded(got, want) {
-		remedy := remedyProvision
-		if want.Discard == jetstream.DiscardOld {
-			remedy = unbounded(got.Name)
+	mended := unbounded(got.Name, want.MaxMsgsPerSubject)
+	kept := keepsDiscard(info, want)
+	var found []finding.Finding
+	switch full := fullness(info); {
+	case full != "" && kept != "":
+		found = append(found, finding.Error("stream_full", full, remedyLimit(want)))
+	case full != "":
+		severity := finding.SeverityError
+		if want.DenyPurge && got.Discard == jetstream.DiscardNew { // others publish here: they wait, and runs go on
+			severity = finding.SeverityWarning
 		}
-		return []Finding{{
-			"discards_old", SeverityError, "stream " + got.Name + " has a limit, at which it removes what is oldest, such as what a run waits for", remedy,
-		}}
+		found = append(found, finding.Finding{Code: "stream_full", Severity: severity, Message: full, Remedy: "give it room, or " + mended})
+	case got.Discard == jetstream.DiscardOld && bounded(got):
+		remedy := remedyProvision
+		switch {
+		case want.Discard == jetstream.DiscardOld:
+			remedy = mended
+		case kept != "":
+			remedy = remedyLimit(want)
+		}
+		found = append(found, finding.Error("discards_old", "stream "+got.Name+" has a limit, at which it removes what is oldest, such as what a run waits for",
+			remedy))
 	}
-	return nil
+	return append(found, verifySubjects(got, want)...)
 }
 
-func (c *Conn) verifyStream(got, want jetstream.StreamConfig) []Finding {
-	var f []Finding
-	add := func(code string, severity Severity, message, remedy string) {
-		f = append(f, Finding{code, severity, "stream " + got.Name + ": " + message, remedy})
+// verifySubjects finds a limit of each subject that is not agentd's own. Only where it is asked to for each subject does a server refuse what
+// is new at such a limit, whatever else is said of what it discards.
+func verifySubjects(got, want jetstream.StreamConfig) []finding.Finding {
+	if got.MaxMsgsPerSubject <= 0 || want.MaxMsgsPerSubject > 0 {
+		return nil
+	}
+	then := "removes the oldest of them, such as an entry of a journal"
+	if got.DiscardNewPerSubject {
+		then = "takes no more of them, such as the next entry of a journal"
+	}
+	return []finding.Finding{finding.Error("subject_limit",
+		fmt.Sprintf("stream %s has a limit of %d messages on a subject (max_msgs_per_subject), at which it %s", got.Name, got.MaxMsgsPerSubject, then),
+		unbounded(got.Name, 0))}
+}
+
+func (c *Conn) verifyStream(got, want jetstream.StreamConfig) []finding.Finding {
+	var f []finding.Finding
+	add := func(code string, severity finding.Severity, message, remedy string) {
+		f = append(f, finding.Finding{Code: code, Severity: severity, Message: "stream " + got.Name + ": " + message, Remedy: remedy})
 	}
 	if want.DenyPurge { // others publish here
 		if got.Duplicates > shortestDuplicates {
-			add("duplicates_window", SeverityError,
+			add("duplicates_window", finding.SeverityError,
 				fmt.Sprintf("its duplicate window is %s; a publisher could use up the message id of another's answer", got.Duplicates),
 				"run: agentd provision, or: nats stream edit "+got.Name+" --dupe-window 100ms")
 		}
 		if got.AllowRollup || got.AllowMsgSchedules || got.AllowAtomicPublish {
-			add("rollup_allowed", SeverityError, "it allows rollup, schedules or batches; a publisher could wipe it",
+			add("rollup_allowed", finding.SeverityError, "it allows rollup, schedules or batches; a publisher could wipe it",
 				remedyProvision+"; if it allows schedules, the stream must be made anew")
 		}
 		if !got.DenyDelete || !got.DenyPurge {
-			add("delete_allowed", SeverityWarning, "messages can be deleted", remedyProvision)
+			add("delete_allowed", finding.SeverityWarning, "messages can be deleted", remedyProvision)
 		}
 	}
 	if !slices.Equal(got.Subjects, want.Subjects) {
-		add("subjects", SeverityError, fmt.Sprintf("it stores %v instead of %v", got.Subjects, want.Subjects), remedyProvision)
+		add("subjects", finding.SeverityError, fmt.Sprintf("it stores %v instead of %v", got.Subjects, want.Subjects), remedyProvision)
 	}
 	if want.AllowMsgSchedules && !got.AllowMsgSchedules {
-		add("no_schedules", SeverityError, "it does not allow scheduled messages, so no timer fires", remedyProvision)
+		add("no_schedules", finding.SeverityError, "it does not allow scheduled messages, so no timer fires", remedyProvision)
 	}
 	if want.AllowMsgTTL && !got.AllowMsgTTL {
-		add("no_ttl", SeverityError, "it does not allow messages with a time to live, which fired timers have, so no timer can be armed",
+		add("no_ttl", finding.SeverityError, "it does not allow messages with a time to live, which fired timers have, so no timer can be armed",
 			remedyProvision)
 	}
 	if want.AllowDirect && !got.AllowDirect {
-		add("no_direct", SeverityError, "it allows no direct reads, by which it is read", remedyProvision)
+		add("no_direct", finding.SeverityError, "it allows no direct reads, by which it is read", remedyProvision)
 	}
 	if want.AllowRollup && !got.AllowRollup {
-		add("no_rollup", SeverityWarning, "it lets no message replace others, which is how it forgets", remedyProvision)
+		add("no_rollup", finding.SeverityWarning, "it lets no message replace others, which is how it forgets", remedyProvision)
 	}
 	if problem := otherMode(got, want); problem != "" {
-		add("persist_mode", SeverityWarning, problem, remedyRemake)
+		add("persist_mode", finding.SeverityWarning, problem, remedyRemake)
 	}
 	if got.Retention != jetstream.LimitsPolicy {
-		add("retention", SeverityError, "its retention is not by limits", "create it anew: agentd provision")
+		add("retention", finding.SeverityError, "its retention is not by limits", "create it anew: agentd provision")
 	}
 	return f
 }
 
-func verifyAge(got, want jetstream.StreamConfig, needed time.Duration) []Finding {
+func verifyAge(got, want jetstream.StreamConfig, needed time.Duration) []finding.Finding {
 	switch age := days.Text(got.MaxAge); {
 	case got.MaxAge == 0 || want.MaxAge != 0 && got.MaxAge >= want.MaxAge:
 		return nil
 	case want.MaxAge != 0 && got.MaxAge >= needed:
-		return []Finding{{
-			"answers_age", SeverityWarning,
+		return []finding.Finding{finding.Warning("answers_age",
 			fmt.Sprintf("stream %s: it forgets messages after %s, and nats.answers_age is %s", got.Name, age, days.Text(want.MaxAge)),
-			remedyProvision,
-		}}
+			remedyProvision)}
 	default:
-		return []Finding{{
-			"max_age", SeverityError,
+		return []finding.Finding{finding.Error("max_age",
 			fmt.Sprintf("stream %s: it forgets messages after %s, before the longest deadline of a configured agent has passed", got.Name, age),
-			remedyProvision,
-		}}
+			remedyProvision)}
 	}
 }
 
-func (c *Conn) verifyConsumer(ctx context.Context, want consumerPlan) ([]Finding, error) {
+func (c *Conn) verifyConsumer(ctx context.Context, want consumerPlan) ([]finding.Finding, error) {
 	name := c.consumerName(want)
 	consumer, err := c.js.Consumer(ctx, StreamName(c.subjects, want.Zone), want.Name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
-		return []Finding{{
-			"consumer_missing", SeverityError, "consumer " + name + " does not exist", remedyProvision,
-		}}, nil
+		return []finding.Finding{finding.Error("consumer_missing", "consumer "+name+" does not exist", remedyProvision)}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look at consumer %s: %w", name, err)
 	}
-	var f []Finding
+	var f []finding.Finding
 	info := consumer.CachedInfo()
-	add := func(code string, severity Severity, message string) {
-		f = append(f, Finding{code, severity, "consumer " + name + ": " + message, remedyProvision})
+	add := func(code string, severity finding.Severity, message string) {
+		f = append(f, finding.Finding{Code: code, Severity: severity, Message: "consumer " + name + ": " + message, Remedy: remedyProvision})
 	}
 	got := info.Config
 	if filters := filtersOf(got); !slices.Equal(filters, want.filters) {
-		add("filters", SeverityError, fmt.Sprintf("it reads %v instead of %v", filters, want.filters))
+		add("filters", finding.SeverityError, fmt.Sprintf("it reads %v instead of %v", filters, want.filters))
 	}
 	if got.AckPolicy != jetstream.AckExplicitPolicy {
-		add("ack_policy", SeverityError, "its messages are not acknowledged one by one")
+		add("ack_policy", finding.SeverityError, "its messages are not acknowledged one by one")
 	}
 	if got.MaxDeliver != -1 {
-		add("max_deliver", SeverityError,
+		add("max_deliver", finding.SeverityError,
 			fmt.Sprintf("it gives up on a message after %d deliveries; a run may be stuck for ever", got.MaxDeliver))
 	}
 	if got.MaxAckPending != -1 {
-		add("max_ack_pending", SeverityWarning,
+		add("max_ack_pending", finding.SeverityWarning,
 			fmt.Sprintf("at most %d messages are in flight, however many slots the workers have", got.MaxAckPending))
 	}
 	if got.AckWait != want.ackWait || len(got.BackOff) > 0 {
-		add("ack_wait", SeverityWarning, fmt.Sprintf("a delivery lasts %s (back-off %v) instead of %s; so long nobody takes over from a reader that died",
+		add("ack_wait", finding.SeverityWarning, fmt.Sprintf("a delivery lasts %s (back-off %v) instead of %s; so long nobody takes over from a reader that died",
 			got.AckWait, got.BackOff, want.ackWait))
 	}
 	if lag := info.NumPending; lag > 0 && info.Delivered.Last != nil && time.Since(*info.Delivered.Last) > day {
-		f = append(f, Finding{
-			"consumer_lag", SeverityWarning,
-			fmt.Sprintf("consumer %s has %d messages to read and has read none for a day", name, lag),
-			"start a worker or service for it",
-		})
+		f = append(f, finding.Warning("consumer_lag", fmt.Sprintf("consumer %s has %d messages to read and has read none for a day", name, lag),
+			"start a worker or service for it"))
 	}
 	return f, nil
 }
 
 // Problem turns findings into the error of a command that cannot go on with them; nil when none is an error.
-func Problem(findings []Finding) error {
+func Problem(findings []finding.Finding) error {
 	var text strings.Builder
 	remedy := ""
 	for _, f := range findings {
-		if f.Severity != SeverityError {
+		if f.Severity != finding.SeverityError {
 			continue
 		}
 		if remedy != "" && f.Remedy != remedy {
 			text.WriteString("\n" + remedy)
 		}
-		text.WriteString("\n  " + f.Message)
+		text.WriteString("\n  " + f.Text())
 		remedy = f.Remedy
 	}
 	if remedy == "" {

@@ -14,6 +14,7 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/config"
 	"agentd/internal/days"
+	"agentd/internal/finding"
 	"agentd/internal/setup"
 	"agentd/internal/show"
 	"agentd/internal/worker"
@@ -24,8 +25,8 @@ import (
 
 // Examination is what was looked at and found.
 type Examination struct {
-	Examined []string         `json:"examined"`
-	Findings []broker.Finding `json:"findings"`
+	Examined []string          `json:"examined"`
+	Findings []finding.Finding `json:"findings"`
 
 	cfg  *config.Config
 	conn *broker.Conn
@@ -35,13 +36,15 @@ func (e *Examination) examined(format string, args ...any) {
 	e.Examined = append(e.Examined, fmt.Sprintf(format, args...))
 }
 
-func (e *Examination) found(findings ...broker.Finding) { e.Findings = append(e.Findings, findings...) }
+func (e *Examination) found(findings ...finding.Finding) {
+	e.Findings = append(e.Findings, findings...)
+}
 
 // Examine examines what a configuration needs. It connects by connect, and closes that connection.
 func Examine(
 	ctx context.Context, cfg *config.Config, monitor string, connect func(context.Context) (*broker.Conn, error),
 ) (*Examination, error) {
-	e := &Examination{Findings: []broker.Finding{}, cfg: cfg}
+	e := &Examination{Findings: []finding.Finding{}, cfg: cfg}
 	e.models()
 	e.folder()
 	conn, err := connect(ctx)
@@ -53,10 +56,8 @@ func Examine(
 	e.examined("NATS server %s", conn.ServerVersion())
 	if urls := string(e.cfg.NATS.URL); strings.Contains(urls, ",") {
 		for _, url := range broker.Away(ctx, urls) {
-			e.found(broker.Finding{
-				Code: "server_unreachable", Severity: broker.SeverityError, Message: "nobody listens at " + url + ", which is in the list of servers",
-				Remedy: "start the server there, or correct NATS_URL",
-			})
+			e.found(finding.Error("server_unreachable", "nobody listens at "+url+", which is in the list of servers",
+				"start the server there, or correct NATS_URL"))
 		}
 	}
 	return e, errors.Join(e.broker(ctx, monitor), conn.Close())
@@ -72,7 +73,7 @@ func (e *Examination) models() {
 		return
 	}
 	// Workers may have keys that this command does not see: it says whose environment lacks them.
-	f := broker.Finding{Code: "model", Severity: broker.SeverityWarning, Message: err.Error(), Remedy: "correct models: in the configuration"}
+	f := finding.Warning("model", err.Error(), "correct models: in the configuration")
 	if problem := sdk.AsError(err); problem.Cause != nil {
 		f.Message = "in the environment of this command: " + problem.Cause.Error()
 		f.Remedy = "workers have environments of their own; if it is the same there, " + problem.Message
@@ -92,15 +93,10 @@ func (e *Examination) folder() {
 func (e *Examination) unreachable(err error) {
 	problem := sdk.AsError(err)
 	if problem.Code == sdk.CodeConfig {
-		e.found(broker.Finding{
-			Code: "server_version", Severity: broker.SeverityError, Message: problem.Message, Remedy: "upgrade the NATS server",
-		})
+		e.found(finding.Error("server_version", problem.Message, "upgrade the NATS server"))
 		return
 	}
-	e.found(broker.Finding{
-		Code: "nats_unreachable", Severity: broker.SeverityError, Message: show.Problem(problem),
-		Remedy: "start the server (agentd dev), or correct NATS_URL and NATS_CREDS",
-	})
+	e.found(finding.Error("nats_unreachable", show.Problem(problem), "start the server (agentd dev), or correct NATS_URL and NATS_CREDS"))
 }
 
 func (e *Examination) broker(ctx context.Context, monitor string) error {
@@ -210,10 +206,7 @@ func (e *Examination) writable(ctx context.Context) {
 	if err == nil || notPermitted(err) { // that it may not look at the broker was found before
 		return
 	}
-	e.found(broker.Finding{
-		Code: "not_writable", Severity: broker.SeverityError, Message: show.Problem(err),
-		Remedy: "see docs/operations.md, \"Full stores\"",
-	})
+	e.found(finding.Error("not_writable", show.Problem(err), "see docs/operations.md, \"Full stores\""))
 }
 
 // writesLater reports whether the server confirms what Writable writes before it has written it.
@@ -250,16 +243,10 @@ func (e *Examination) registry(ctx context.Context) error {
 		return nil
 	}
 	for _, f := range missing {
-		e.found(broker.Finding{
-			Code: "contract_missing", Severity: broker.SeverityError, Message: f.String(),
-			Remedy: "start the service that publishes it, or run: agentd contracts push FILE",
-		})
+		e.found(finding.Error("contract_missing", f.String(), "start the service that publishes it, or run: agentd contracts push FILE"))
 	}
 	for _, f := range changed {
-		e.found(broker.Finding{
-			Code: "contract_changed", Severity: broker.SeverityError, Message: f.String(),
-			Remedy: "give what was changed a version of its own",
-		})
+		e.found(finding.Error("contract_changed", f.String(), "give what was changed a version of its own"))
 	}
 	return err
 }
@@ -269,40 +256,29 @@ func (e *Examination) store(ctx context.Context) {
 	e.examined("store of runs: %s, %s", e.cfg.StoreKind(), setup.EncryptionText(e.cfg.Encryption))
 	o, err := setup.StoreOptions(e.cfg)
 	if err != nil {
-		e.found(broker.Finding{
-			Code: "encryption_keys", Severity: broker.SeverityError, Message: "the store cannot be opened without its keys: " + err.Error(),
-			Remedy: "put the keys where encryption.keys says",
-		})
+		e.found(finding.Error("encryption_keys", "the store cannot be opened without its keys: "+err.Error(),
+			"put the keys where encryption.keys says"))
 		return
 	}
 	if e.cfg.Encryption.AllowPlaintext {
-		e.found(broker.Finding{
-			Code: "plaintext_allowed", Severity: broker.SeverityWarning,
-			Message: "encryption.allow_plaintext is on: who can write to the store can begin runs in plaintext",
-			Remedy:  "remove it when nobody needs the runs that began before encryption",
-		})
+		e.found(finding.Warning("plaintext_allowed", "encryption.allow_plaintext is on: who can write to the store can begin runs in plaintext",
+			"remove it when nobody needs the runs that began before encryption"))
 	}
 	if e.cfg.Retention.Hot > 0 && e.cfg.StoreKind() != config.StoreRedis {
-		e.found(broker.Finding{
-			Code: "hot_ignored", Severity: broker.SeverityWarning,
-			Message: "retention.hot changes nothing: journals in JetStream are on disk from the beginning",
-			Remedy:  "remove it, or keep runs in Redis",
-		})
+		e.found(finding.Warning("hot_ignored", "retention.hot changes nothing: journals in JetStream are on disk from the beginning",
+			"remove it, or keep runs in Redis"))
 	}
 	if e.cfg.Redis.Replicas > 0 && e.cfg.StoreKind() != config.StoreRedis {
-		e.found(broker.Finding{
-			Code: "redis_replicas_ignored", Severity: broker.SeverityWarning,
-			Message: "redis.replicas changes nothing: runs are kept in JetStream, whose replicas are nats.replicas",
-			Remedy:  "remove it, or keep runs in Redis",
-		})
+		e.found(finding.Warning("redis_replicas_ignored", "redis.replicas changes nothing: runs are kept in JetStream, whose replicas are nats.replicas",
+			"remove it, or keep runs in Redis"))
 	}
-	var findings []broker.Finding
+	var findings []finding.Finding
 	err = e.conn.Permitted(ctx, func(ctx context.Context) error {
 		findings = worker.CheckStore(ctx, e.conn, o)
 		return context.Cause(ctx)
 	})
 	if notPermitted(err) {
-		findings = []broker.Finding{broker.NotPermitted("read the store of runs", "whether they can be opened")}
+		findings = []finding.Finding{broker.NotPermitted("read the store of runs", "whether they can be opened")}
 	}
 	e.found(findings...)
 }
@@ -327,8 +303,8 @@ func (e *Examination) worker(ctx context.Context, agent string) {
 	e.found(noWorker(message))
 }
 
-func noWorker(message string) broker.Finding {
-	return broker.Finding{Code: "no_worker", Severity: broker.SeverityWarning, Message: message, Remedy: "start one: agentd serve"}
+func noWorker(message string) finding.Finding {
+	return finding.Warning("no_worker", message, "start one: agentd serve")
 }
 
 // paused looks whether an operator has paused an agent, and maybe forgotten it.
@@ -345,11 +321,8 @@ func (e *Examination) paused(ctx context.Context, agent string) {
 	if p.For != broker.Endless {
 		until = "for another " + p.For.Round(time.Second).String()
 	}
-	e.found(broker.Finding{
-		Code: "agent_paused", Severity: broker.SeverityWarning,
-		Message: fmt.Sprintf("agent %s is paused %s: its runs do not begin", agent, until),
-		Remedy:  "run, when they may: agentd agents resume " + agent,
-	})
+	e.found(finding.Warning("agent_paused", fmt.Sprintf("agent %s is paused %s: its runs do not begin", agent, until),
+		"run, when they may: agentd agents resume "+agent))
 }
 
 // slightlyWrong is how wrong a worker's clock may be without a word.
@@ -374,13 +347,10 @@ func (e *Examination) clocks(ctx context.Context, agent sdk.AgentSpec) {
 		if ahead.Abs() <= slightlyWrong {
 			continue
 		}
-		f := broker.Finding{
-			Code: "clock", Severity: broker.SeverityWarning,
-			Message: fmt.Sprintf("worker %s of agent %s: %s", id, agent.Name, worker.ClockText(ahead)),
-			Remedy:  "set that machine's clock (NTP); runs are dated by the broker's, but certificates and signatures go by the machine's",
-		}
+		f := finding.Warning("clock", fmt.Sprintf("worker %s of agent %s: %s", id, agent.Name, worker.ClockText(ahead)),
+			"set that machine's clock (NTP); runs are dated by the broker's, but certificates and signatures go by the machine's")
 		if ahead.Abs() > worker.MostAhead {
-			f.Severity = broker.SeverityError
+			f.Severity = finding.SeverityError
 			f.Message += ", and the worker is not ready"
 		}
 		e.found(f)
@@ -416,15 +386,9 @@ func (e *Examination) services(ctx context.Context, services []broker.ServicePla
 		case notPermitted(err): // that it may not look at the broker was found before
 			return
 		case err != nil:
-			e.found(broker.Finding{
-				Code: "no_service", Severity: broker.SeverityWarning, Remedy: "run: agentd doctor again",
-				Message: "whether somebody serves " + s.Type + " cannot be seen: " + err.Error(),
-			})
+			e.found(finding.Warning("no_service", "whether somebody serves "+s.Type+" cannot be seen: "+err.Error(), "run: agentd doctor again"))
 		case unserved:
-			e.found(broker.Finding{
-				Code: "no_service", Severity: broker.SeverityWarning,
-				Message: "nobody serves " + s.Type + in(s.Domain) + ": calls wait until their deadline", Remedy: "start the service",
-			})
+			e.found(finding.Warning("no_service", "nobody serves "+s.Type+in(s.Domain)+": calls wait until their deadline", "start the service"))
 		default:
 			e.partlyServed(ctx, s)
 		}
@@ -445,11 +409,9 @@ func (e *Examination) partlyServed(ctx context.Context, s broker.ServicePlan) {
 	for _, ref := range unread {
 		streams = append(streams, broker.StreamName(e.conn.Subjects(), ref.Zone))
 	}
-	e.found(broker.Finding{
-		Code: "service_partly", Severity: broker.SeverityError,
-		Message: fmt.Sprintf("who serves %s%s does not read %s: calls there wait until their deadline", s.Type, in(s.Domain), strings.Join(streams, ", ")),
-		Remedy:  "have its program read the consumers of all streams that calls are divided into (docs/wire.md, \"Streams\"), or serve it with one of our packages",
-	})
+	e.found(finding.Error("service_partly",
+		fmt.Sprintf("who serves %s%s does not read %s: calls there wait until their deadline", s.Type, in(s.Domain), strings.Join(streams, ", ")),
+		"have its program read the consumers of all streams that calls are divided into (docs/wire.md, \"Streams\"), or serve it with one of our packages"))
 }
 
 func in(domain string) string {

@@ -38,7 +38,9 @@ type Levels struct {
 	lag    []Lag
 	runs   []Runs
 	parked []Parked
-	stop   func() error
+	// full is whether each stream is.
+	full map[string]bool
+	stop func() error
 }
 
 // Levels shows what is set later; nil when telemetry is off. Close ends that.
@@ -55,7 +57,8 @@ func (t *Telemetry) Levels() (*Levels, error) {
 	age, err4 := gauge("agentd.runs.oldest.age", "s", "How long the run that has been in a status longest has not moved.")
 	parked, err5 := gauge("agentd.runs.parked", "{run}", "Runs that have something to do and wait, by what for.")
 	waiting, err6 := gauge("agentd.runs.parked.oldest.age", "s", "How long the parked run has waited that has waited longest.")
-	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
+	full, err7 := gauge("agentd.stream.full", "{stream}", "1 where a stream that clients publish to is at a limit of its own, and takes no more, else 0.")
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7); err != nil {
 		return nil, err
 	}
 	l := &Levels{}
@@ -77,8 +80,15 @@ func (t *Telemetry) Levels() (*Levels, error) {
 			o.ObserveFloat64(parked, float64(p.Count), of)
 			o.ObserveFloat64(waiting, p.Oldest, of)
 		}
+		for stream, isFull := range l.full {
+			value := 0.0
+			if isFull {
+				value = 1
+			}
+			o.ObserveFloat64(full, value, metric.WithAttributeSet(attribute.NewSet(keyDestination.String(stream))))
+		}
 		return nil
-	}, lag, unacked, runs, age, parked, waiting)
+	}, lag, unacked, runs, age, parked, waiting, full)
 	if err != nil {
 		return nil, err
 	}
@@ -91,6 +101,13 @@ func (l *Levels) SetLag(lag []Lag) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lag = lag
+}
+
+// SetFull replaces what is shown of streams: whether each is full.
+func (l *Levels) SetFull(full map[string]bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.full = full
 }
 
 // SetRuns replaces what is shown of runs.

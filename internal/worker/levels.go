@@ -26,6 +26,7 @@ func (w *Worker) measure(ctx context.Context, levels *telemetry.Levels) {
 	defer tick.Stop()
 	for n := 0; ; n++ {
 		w.measureLag(ctx, levels)
+		w.measureRooms(ctx, levels)
 		if n%runsEvery == 0 {
 			w.measureRuns(ctx, levels)
 		}
@@ -57,6 +58,21 @@ func (w *Worker) measureLag(ctx context.Context, levels *telemetry.Levels) {
 		})
 	}
 	levels.SetLag(lag)
+}
+
+func (w *Worker) measureRooms(ctx context.Context, levels *telemetry.Levels) {
+	ctx, cancel := context.WithTimeout(ctx, lagEvery)
+	defer cancel()
+	rooms, err := w.Conn.Rooms(ctx)
+	if err != nil {
+		w.Logger.DebugContext(ctx, "whether streams have room is unknown", "error", err)
+		return
+	}
+	full := make(map[string]bool, len(rooms))
+	for _, room := range rooms {
+		full[room.Stream] = room.Full != ""
+	}
+	levels.SetFull(full)
 }
 
 // measureRuns counts the runs that are not done, among the first mostListed of the store.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/finding"
 	"agentd/internal/runner"
 	"agentd/internal/state"
 	"agentd/internal/state/cold"
@@ -41,7 +42,7 @@ type StoreOptions struct {
 type OpenedStore struct {
 	packed.Store
 	// Warnings say in what the store falls short.
-	Warnings []broker.Finding
+	Warnings []finding.Finding
 	kind     string
 	close    func() error
 }
@@ -57,12 +58,12 @@ func (s OpenedStore) Close() error {
 	return s.close()
 }
 
-func (o StoreOptions) opened(store runner.Store, kind string, findings []redisstore.Finding, closeStore func() error) OpenedStore {
+func (o StoreOptions) opened(store runner.Store, kind string, findings []finding.Finding, closeStore func() error) OpenedStore {
 	keys := o.Keys
 	if keys == nil {
 		keys = &sealed.Keyring{}
 	}
-	return OpenedStore{Store: packed.New(sealed.New(store, keys, o.Logger), o.PlainEntries), Warnings: findingsOf(findings), kind: kind, close: closeStore}
+	return OpenedStore{Store: packed.New(sealed.New(store, keys, o.Logger), o.PlainEntries), Warnings: findings, kind: kind, close: closeStore}
 }
 
 // OpenStore opens the store of runs. A Redis that may lose runs is refused.
@@ -80,7 +81,7 @@ func openStore(ctx context.Context, conn *broker.Conn, o StoreOptions, allowLoss
 		Replicas: o.RedisReplicas, ReplicaTimeout: o.RedisReplicaTimeout,
 	})
 	if err != nil {
-		return OpenedStore{Warnings: findingsOf(findings)}, err
+		return OpenedStore{Warnings: findings}, err
 	}
 	archives := broker.StreamName(conn.Subjects(), broker.ZoneCold)
 	return o.opened(cold.New(store, conn.JetStream(), archives, conn.Subjects()), "redis", findings, store.Close), nil
@@ -103,7 +104,7 @@ func JournalStore(ctx context.Context, conn *broker.Conn) (state.Store, error) {
 const sampled = 100
 
 // CheckStore reports what is wrong with the store, without refusing one that may lose runs.
-func CheckStore(ctx context.Context, conn *broker.Conn, o StoreOptions) []broker.Finding {
+func CheckStore(ctx context.Context, conn *broker.Conn, o StoreOptions) []finding.Finding {
 	store, err := openStore(ctx, conn, o, true)
 	if err == nil {
 		var runs []runner.StoredRun
@@ -113,22 +114,19 @@ func CheckStore(ctx context.Context, conn *broker.Conn, o StoreOptions) []broker
 		}
 		err = errors.Join(err, store.Close())
 	}
-	if err == nil || broker.Problem(store.Warnings) != nil { // else the reason would be told twice
+	if err == nil || finding.Serious(store.Warnings) { // else the reason would be told twice
 		return store.Warnings
 	}
 	remedy := "make room in it, or run: agentd provision"
 	if o.RedisURL != "" {
 		remedy = "start it, make room in it, or correct REDIS_URL"
 	}
-	return append(store.Warnings, broker.Finding{
-		Code: "store", Severity: broker.SeverityError, Message: "the store of runs cannot be used: " + storeProblem(err),
-		Remedy: remedy,
-	})
+	return append(store.Warnings, finding.Error("store", "the store of runs cannot be used: "+storeProblem(err), remedy))
 }
 
 // unopened says why runs of a listing cannot be opened, once for each reason.
-func unopened(ctx context.Context, store OpenedStore, runs []runner.StoredRun) []broker.Finding {
-	var findings []broker.Finding
+func unopened(ctx context.Context, store OpenedStore, runs []runner.StoredRun) []finding.Finding {
+	var findings []finding.Finding
 	count := map[sealed.Fault]int{}
 	for _, r := range runs {
 		if r.Last.Data != nil {
@@ -144,7 +142,7 @@ func unopened(ctx context.Context, store OpenedStore, runs []runner.StoredRun) [
 			if e.Fault == sealed.FaultAltered {
 				remedy = "find out who writes to the store; the run is lost, all others are not touched"
 			}
-			findings = append(findings, broker.Finding{Code: "sealed_" + string(e.Fault), Severity: broker.SeverityError, Message: e.Error(), Remedy: remedy})
+			findings = append(findings, finding.Error("sealed_"+string(e.Fault), e.Error(), remedy))
 		}
 	}
 	for i := range findings {
@@ -161,20 +159,4 @@ func storeProblem(err error) string {
 		return e.Message
 	}
 	return err.Error()
-}
-
-// findingsOf are findings about Redis in the form of those about the broker. What makes a store refuse to open is an error
-// even where it was allowed.
-func findingsOf(findings []redisstore.Finding) []broker.Finding {
-	var all []broker.Finding
-	for _, f := range findings {
-		severity := broker.Severity(f.Severity)
-		if f.Code == redisstore.FindingNoAOF || f.Code == redisstore.FindingLazyAOF {
-			severity = broker.SeverityError
-		}
-		all = append(all, broker.Finding{
-			Code: string(f.Code), Severity: severity, Message: f.Server + ": " + f.Message, Remedy: f.Remedy,
-		})
-	}
-	return all
 }

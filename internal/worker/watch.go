@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
+	"agentd/internal/broker"
 	"agentd/internal/retry"
 	"agentd/internal/state"
 	"agentd/sdk"
@@ -69,7 +71,9 @@ func (w *Worker) watch(ctx context.Context) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		var rooms []broker.Room
 		for {
+			rooms = w.tellRooms(ctx, rooms)
 			w.diagnosis.set(ctx, w.Logger, errors.Join(clockProblem(w.Conn.Ahead()), w.writeProblem(ctx)))
 			if retry.Sleep(ctx, watchEvery) != nil {
 				return
@@ -83,6 +87,28 @@ func (w *Worker) watch(ctx context.Context) (stop func()) {
 		cancel()
 		<-done
 	}
+}
+
+// tellRooms looks at the streams that others publish to, and logs which have become full since they had the rooms before, or have room again.
+// Workers are ready all the same: what is there is handled.
+func (w *Worker) tellRooms(ctx context.Context, before []broker.Room) []broker.Room {
+	ctx, cancel := context.WithTimeout(ctx, watchEvery/2)
+	defer cancel()
+	rooms, err := w.Conn.Rooms(ctx)
+	if err != nil {
+		w.Logger.DebugContext(ctx, "whether streams have room is unknown", "error", err)
+		return before
+	}
+	for _, room := range rooms {
+		was := slices.ContainsFunc(before, func(b broker.Room) bool { return b.Stream == room.Stream && b.Full != "" })
+		switch {
+		case room.Full != "" && !was:
+			w.Logger.WarnContext(ctx, "stream is full: who publishes there is refused", "stream", room.Stream, "problem", room.Full)
+		case room.Full == "" && was:
+			w.Logger.InfoContext(ctx, "stream has room again", "stream", room.Stream)
+		}
+	}
+	return rooms
 }
 
 // writeProblem is why the broker or the store takes no writes; nil when both do.

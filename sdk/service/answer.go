@@ -11,7 +11,9 @@ import (
 
 	"agentd/sdk/wire"
 
+	"agentd/internal/broker"
 	"agentd/internal/contracts"
+	"agentd/internal/retry"
 	"agentd/sdk"
 )
 
@@ -97,18 +99,33 @@ func (s *serving) respond(ctx context.Context, c Call, event wire.Event) error {
 	if !ok {
 		return fmt.Errorf("subject %s does not belong to a call", c.subject)
 	}
-	err := s.conn.Publish(ctx, reply, event)
+	err := s.publish(ctx, reply, event)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge}):
-		err = s.conn.Publish(ctx, reply, s.failure(c, sdk.Errorf(sdk.CodeTooLarge, "the answer is larger than the broker takes")))
+		err = s.publish(ctx, reply, s.failure(c, sdk.Errorf(sdk.CodeTooLarge, "the answer is larger than the broker takes")))
 	case errors.Is(err, &sdk.Error{Code: sdk.CodeInvalidEvent}):
-		err = s.conn.Publish(ctx, reply, s.failure(c, sdk.Errorf(sdk.CodeInternal, "internal error").WithCause(err)))
+		err = s.publish(ctx, reply, s.failure(c, sdk.Errorf(sdk.CodeInternal, "internal error").WithCause(err)))
 	}
 	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
 		s.log.Debug("call has an answer already", "call", c.Event.ID)
 		return nil
 	}
 	return err
+}
+
+// answering are the pauses between attempts to store an answer while its stream has no room.
+var answering = retry.Pauses{First: 500 * time.Millisecond, Longest: broker.CallHeartbeat}
+
+// publish waits for room in the stream of answers: what the handler did is not to be done again because there is none.
+func (s *serving) publish(ctx context.Context, reply string, event wire.Event) error {
+	return answering.Do(ctx, retry.Sleep, func() error {
+		err := s.conn.Publish(ctx, reply, event)
+		if errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
+			s.log.Warn("answer is stored when there is room", "call", event.ParentID, "error", err)
+			return err
+		}
+		return retry.Final(err)
+	})
 }

@@ -118,6 +118,43 @@ func TestServe_CallThatComesAgainHasOneAnswer(t *testing.T) {
 	}
 }
 
+// A stream of answers without room has the answer wait, and not the handler do its work again.
+func TestServe_AnswerWaitsForRoom(t *testing.T) {
+	t.Parallel()
+	var runs atomic.Int64
+	s := weather(t, func(_ context.Context, call Call, _ place) (forecast, error) {
+		return forecast{Text: fmt.Sprintf("run %d", runs.Add(1))}, nil
+	})
+	w := start(t, s)
+	w.limitAnswers(1)
+	if _, err := w.conn.JetStream().Publish(w.context(), "agentd.in.x", nil); err != nil {
+		t.Fatal(err)
+	}
+	w.run(Server{}, s)
+	c := w.call(s, `{"city":"Bern"}`)
+	w.eventually("the answer waits", func() bool { return w.log.contains("answer is stored when there is room") })
+	w.limitAnswers(-1)
+	w.wantText(c, "run 1")
+	w.settled(s)
+	if n := runs.Load(); n != 1 {
+		t.Errorf("the handler ran %d times", n)
+	}
+}
+
+// limitAnswers sets how many messages the stream of answers may have.
+func (w *world) limitAnswers(most int64) {
+	w.t.Helper()
+	stream, err := w.conn.JetStream().Stream(w.context(), "AGENTD_IN")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	cfg := stream.CachedInfo().Config
+	cfg.MaxMsgs = most
+	if _, err := w.conn.JetStream().UpdateStream(w.context(), cfg); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func TestServe_AnswerOfAnotherIsAsGood(t *testing.T) {
 	t.Parallel()
 	g := newGate("second")

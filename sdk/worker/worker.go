@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"agentd/internal/finding"
 	"agentd/internal/retry"
 	"agentd/sdk/wire"
 
@@ -288,7 +289,7 @@ func (s *serving) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	for _, w := range store.Warnings {
-		s.Logger.Warn("the store does not keep agentd's promises", "finding", w.Message, "remedy", w.Remedy)
+		s.Logger.Warn("the store does not keep agentd's promises", "finding", w.Text(), "remedy", w.Remedy)
 	}
 	return s.serve(ctx, conn, store)
 }
@@ -349,8 +350,8 @@ func (s *serving) prepare(ctx context.Context, conn *broker.Conn) error {
 		if f.Code == broker.FindingNotPermitted {
 			return sdk.Errorf(sdk.CodePermissionDenied, "%s; connect as the workers' user (docs/security.md)", f.Message)
 		}
-		if f.Severity != broker.SeverityError {
-			s.Logger.Warn("the broker is not as it should be", "finding", f.Message, "remedy", f.Remedy)
+		if f.Severity != finding.SeverityError {
+			s.Logger.Warn("the broker is not as it should be", "finding", f.Text(), "remedy", f.Remedy)
 		}
 	}
 	return broker.Problem(findings)

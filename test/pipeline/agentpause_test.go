@@ -8,6 +8,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/core"
+	"agentd/internal/finding"
 	"agentd/internal/harness"
 	"agentd/internal/runner"
 	"agentd/internal/worker"
@@ -92,7 +93,7 @@ func TestAgentPause_RunsWaitAndGoOn(t *testing.T) {
 		if h := r.head(late); h.Run != "" {
 			t.Errorf("a run began while its agent was paused: %+v", h)
 		}
-		if f := r.examine(desk())["agent_paused"]; f.Severity != broker.SeverityWarning {
+		if f := r.examine(desk())["agent_paused"]; f.Severity != finding.SeverityWarning {
 			t.Errorf("doctor finds %+v", f)
 		}
 		r.marks(wire.KeyAgentPaused, 2) // not that of the one that was cancelled

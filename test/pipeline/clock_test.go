@@ -11,6 +11,7 @@ import (
 	"agentd/internal/config"
 	"agentd/internal/core"
 	"agentd/internal/doctor"
+	"agentd/internal/finding"
 	"agentd/sdk"
 	"agentd/sdk/client"
 	"agentd/sdk/sdktest"
@@ -48,7 +49,7 @@ func TestClock_AWorkerThatIsHoursOffDatesByTheBroker(t *testing.T) {
 				t.Errorf("the worker is ready: %v", err)
 			}
 			found := r.examine(spec)
-			if f := found["clock"]; f.Severity != broker.SeverityError || !strings.Contains(f.Message, "2h0m0s "+name) {
+			if f := found["clock"]; f.Severity != finding.SeverityError || !strings.Contains(f.Message, "2h0m0s "+name) {
 				t.Errorf("doctor finds %+v", found)
 			}
 		})
@@ -68,7 +69,7 @@ func TestClock_AWorkerWhoseClockIsRightIsReady(t *testing.T) {
 }
 
 // examine is what doctor finds, by code.
-func (r *rig) examine(spec sdk.AgentSpec) map[string]broker.Finding {
+func (r *rig) examine(spec sdk.AgentSpec) map[string]finding.Finding {
 	r.t.Helper()
 	cfg := &config.Config{Agents: []sdk.AgentSpec{spec}}
 	cfg.NATS.URL = config.URL(r.server.URL())
@@ -76,7 +77,7 @@ func (r *rig) examine(spec sdk.AgentSpec) map[string]broker.Finding {
 		return broker.Connect(ctx, broker.ConnectOptions{URL: r.server.URL(), Name: "doctor", Subjects: wire.DefaultSubjects()})
 	})
 	r.check("examine", err)
-	found := map[string]broker.Finding{}
+	found := map[string]finding.Finding{}
 	for _, f := range e.Findings {
 		found[f.Code] = f
 	}

@@ -11,6 +11,7 @@ import (
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/broker"
 	"agentd/internal/doctor"
+	"agentd/internal/finding"
 	"agentd/internal/show"
 )
 
@@ -49,7 +50,7 @@ func examine(ctx context.Context, a *cli.App, monitor string) error {
 	if err := a.Print(e, func(w io.Writer) error { return write(w, e) }); err != nil {
 		return err
 	}
-	if broker.Problem(e.Findings) != nil {
+	if finding.Serious(e.Findings) {
 		return cli.Exit(cli.ExitFindings)
 	}
 	return nil
@@ -60,7 +61,7 @@ func write(w io.Writer, e *doctor.Examination) error {
 		fmt.Fprintln(w, "examined ", text)
 	}
 	for i, f := range e.Findings {
-		fmt.Fprintf(w, "%-9s  %s\n", f.Severity, show.VisibleLines(f.Message))
+		fmt.Fprintf(w, "%-9s  %s\n", f.Severity, show.VisibleLines(f.Text()))
 		if last := i == len(e.Findings)-1; last || e.Findings[i+1].Remedy != f.Remedy {
 			fmt.Fprintf(w, "           → %s\n", show.VisibleLines(f.Remedy))
 		}

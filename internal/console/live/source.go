@@ -251,7 +251,7 @@ func (s *source) Examine(ctx context.Context) (console.Examination, error) {
 		Examined: found.Examined, Findings: []console.Finding{}, Streams: []console.Stream{}, Consumers: []console.Consumer{}, Workers: []console.Worker{},
 	}
 	for _, f := range found.Findings {
-		e.Findings = append(e.Findings, console.Finding{Severity: string(f.Severity), Code: f.Code, Message: f.Message, Remedy: f.Remedy})
+		e.Findings = append(e.Findings, console.Finding{Severity: string(f.Severity), Code: f.Code, Message: f.Text(), Remedy: f.Remedy})
 	}
 	if err := errors.Join(s.holdings(ctx, &e), s.workers(ctx, &e)); err != nil {
 		e.Unseen = sdk.AsError(err).Message

@@ -16,6 +16,7 @@ import (
 
 	"agentd/internal/runner"
 	"agentd/internal/state/storetest"
+	"agentd/sdk"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -151,6 +152,16 @@ func TestStore_DoesNotHideUnwrittenEntry(t *testing.T) {
 }
 
 // TestStore_ReadsSayWhoseTimeEnded: a server that does not answer is not the caller's deadline.
+func TestStore_SaysThatItsStreamIsFull(t *testing.T) {
+	t.Parallel()
+	s := openOn(t, startServer(t, t.TempDir(), func(cfg *jetstream.StreamConfig) { cfg.MaxBytes, cfg.Discard = 1, jetstream.DiscardNew }))
+	err := s.Writable(t.Context())
+	const want = "stream AGENTD_RUN takes no writes, because it is at a limit of its own (maximum bytes exceeded); raise it with: nats stream edit AGENTD_RUN"
+	if !errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) || sdk.AsError(err).Message != want {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestStore_ReadsSayWhoseTimeEnded(t *testing.T) {
 	t.Parallel()
 	s, proxy := openProxied(t, requestTimeout)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"agentd/internal/finding"
 	"agentd/sdk/wire"
 
 	"github.com/redis/go-redis/v9"
@@ -17,58 +18,31 @@ import (
 	"agentd/sdk"
 )
 
-// Severity of a finding.
-type Severity string
-
-// With an error the store does not open; a warning is for the log.
+// The codes of findings.
 const (
-	SeverityError   Severity = "error"
-	SeverityWarning Severity = "warning"
-)
-
-// Finding is something about the server that an operator should know.
-type Finding struct {
-	Code     FindingCode `json:"code"`
-	Severity Severity    `json:"severity"`
-	// Server is its address.
-	Server  string `json:"server"`
-	Message string `json:"message"`
-	// Remedy is what to do about it.
-	Remedy string `json:"remedy"`
-}
-
-func (f Finding) String() string {
-	return fmt.Sprintf("%s: %s (%s): %s", f.Server, f.Message, f.Code, f.Remedy)
-}
-
-// FindingCode names a kind of finding.
-type FindingCode string
-
-// The findings.
-const (
-	FindingUnreachable FindingCode = "redis_unreachable"
-	FindingEviction    FindingCode = "redis_eviction"
-	FindingNoAOF       FindingCode = "redis_no_append_only_file"
-	FindingLazyAOF     FindingCode = "redis_append_only_file_lazy"
-	FindingUnchecked   FindingCode = "redis_config_unchecked"
-	FindingCluster     FindingCode = "redis_is_cluster"
-	FindingReplica     FindingCode = "redis_is_replica"
-	FindingFull        FindingCode = "redis_full"
-	FindingFewReplicas FindingCode = "redis_few_replicas"
+	FindingUnreachable = "redis_unreachable"
+	FindingEviction    = "redis_eviction"
+	FindingNoAOF       = "redis_no_append_only_file"
+	FindingLazyAOF     = "redis_append_only_file_lazy"
+	FindingUnchecked   = "redis_config_unchecked"
+	FindingCluster     = "redis_is_cluster"
+	FindingReplica     = "redis_is_replica"
+	FindingFull        = "redis_full"
+	FindingFewReplicas = "redis_few_replicas"
 )
 
 // unnamed stands for a server whose address is not known.
 const unnamed = "redis"
 
 // passes says that a finding keeps no store from being opened: runs wait, and go on when it has passed.
-func (c FindingCode) passes() bool { return c == FindingFull || c == FindingFewReplicas }
+func passes(code string) bool { return code == FindingFull || code == FindingFewReplicas }
 
 // lossy findings are allowed by Options.AllowLossy.
-func (c FindingCode) lossy() bool { return c == FindingNoAOF || c == FindingLazyAOF }
+func lossy(code string) bool { return code == FindingNoAOF || code == FindingLazyAOF }
 
 // Check reports what is wrong with the settings of the server, or of each master of a cluster, which so many replicas must
 // follow.
-func Check(ctx context.Context, client redis.UniversalClient, replicas int) []Finding {
+func Check(ctx context.Context, client redis.UniversalClient, replicas int) []finding.Finding {
 	cluster, ok := client.(*redis.ClusterClient)
 	if !ok {
 		name := unnamed
@@ -78,7 +52,7 @@ func Check(ctx context.Context, client redis.UniversalClient, replicas int) []Fi
 		return checkServer(ctx, client, name, false, replicas)
 	}
 	var mu sync.Mutex
-	var findings []Finding
+	var findings []finding.Finding
 	err := cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
 		found := checkServer(ctx, master, master.Options().Addr, true, replicas)
 		mu.Lock()
@@ -89,22 +63,20 @@ func Check(ctx context.Context, client redis.UniversalClient, replicas int) []Fi
 	if err != nil {
 		findings = append(findings, unreachable("cluster", err))
 	}
-	slices.SortFunc(findings, func(a, b Finding) int {
-		return strings.Compare(a.Server+string(a.Code), b.Server+string(b.Code))
+	slices.SortFunc(findings, func(a, b finding.Finding) int {
+		return strings.Compare(a.Server+a.Code, b.Server+b.Code)
 	})
 	return findings
 }
 
-func unreachable(server string, err error) Finding {
-	return Finding{
-		FindingUnreachable, SeverityError, server, fmt.Sprintf("the server does not answer: %v", err),
-		"check the address, user, password and TLS of the Redis URL, and that the server runs",
-	}
+func unreachable(server string, err error) finding.Finding {
+	return finding.Error(FindingUnreachable, fmt.Sprintf("the server does not answer: %v", err),
+		"check the address, user, password and TLS of the Redis URL, and that the server runs").On(server)
 }
 
-func checkServer(ctx context.Context, c redis.Cmdable, server string, cluster bool, replicas int) []Finding {
+func checkServer(ctx context.Context, c redis.Cmdable, server string, cluster bool, replicas int) []finding.Finding {
 	if err := c.Ping(ctx).Err(); err != nil {
-		return []Finding{unreachable(server, err)}
+		return []finding.Finding{unreachable(server, err)}
 	}
 	findings := checkRole(ctx, c, server, cluster, replicas)
 	settings := map[string]string{}
@@ -114,10 +86,8 @@ func checkServer(ctx context.Context, c redis.Cmdable, server string, cluster bo
 			err = errors.New("it is not shown")
 		}
 		if err != nil {
-			findings = append(findings, Finding{
-				FindingUnchecked, SeverityWarning, server, fmt.Sprintf("the setting %s could not be checked: %v", name, err),
-				"make sure that the service has maxmemory-policy noeviction, appendonly yes and appendfsync always",
-			})
+			findings = append(findings, finding.Warning(FindingUnchecked, fmt.Sprintf("the setting %s could not be checked: %v", name, err),
+				"make sure that the service has maxmemory-policy noeviction, appendonly yes and appendfsync always").On(server))
 			continue
 		}
 		settings[name] = values[name]
@@ -126,52 +96,40 @@ func checkServer(ctx context.Context, c redis.Cmdable, server string, cluster bo
 }
 
 // judge looks at settings; an unknown one is empty.
-func judge(server string, settings map[string]string) []Finding {
-	var findings []Finding
+func judge(server string, settings map[string]string) []finding.Finding {
+	var findings []finding.Finding
 	if policy := settings["maxmemory-policy"]; policy != "" && policy != "noeviction" {
-		findings = append(findings, Finding{
-			FindingEviction, SeverityError, server,
+		findings = append(findings, finding.Error(FindingEviction,
 			fmt.Sprintf("maxmemory-policy is %s: the server deletes runs when its memory is full", policy),
-			"set maxmemory-policy noeviction",
-		})
+			"set maxmemory-policy noeviction").On(server))
 	}
 	switch fsync := settings["appendfsync"]; {
 	case settings["appendonly"] == "no":
-		findings = append(findings, Finding{
-			FindingNoAOF, SeverityError, server, "appendonly is off: a crash of the server loses runs",
-			"set appendonly yes and appendfsync always",
-		})
+		findings = append(findings, finding.Error(FindingNoAOF, "appendonly is off: a crash of the server loses runs",
+			"set appendonly yes and appendfsync always").On(server))
 	case fsync != "" && fsync != "always":
-		findings = append(findings, Finding{
-			FindingLazyAOF, SeverityError, server,
+		findings = append(findings, finding.Error(FindingLazyAOF,
 			fmt.Sprintf("appendfsync is %s: a crash of the machine loses what was confirmed in the seconds before", fsync),
-			"set appendfsync always",
-		})
+			"set appendfsync always").On(server))
 	}
 	return findings
 }
 
 // checkRole finds out whether the URL fits the kind of server. Who may not ask gets a clear error at the first write.
-func checkRole(ctx context.Context, c redis.Cmdable, server string, cluster bool, replicas int) []Finding {
+func checkRole(ctx context.Context, c redis.Cmdable, server string, cluster bool, replicas int) []finding.Finding {
 	info, err := c.Info(ctx).Result()
 	if err != nil {
-		return []Finding{{
-			FindingUnchecked, SeverityWarning, server, fmt.Sprintf("the role of the server could not be checked: %v", err),
-			"make sure that the URL names a master, or all nodes of a cluster",
-		}}
+		return []finding.Finding{finding.Warning(FindingUnchecked, fmt.Sprintf("the role of the server could not be checked: %v", err),
+			"make sure that the URL names a master, or all nodes of a cluster").On(server)}
 	}
-	var findings []Finding
+	var findings []finding.Finding
 	if !cluster && strings.Contains(info, "cluster_enabled:1") {
-		findings = append(findings, Finding{
-			FindingCluster, SeverityError, server, "the server is a node of a cluster",
-			"name at least two of its nodes: redis://host:port,host:port",
-		})
+		findings = append(findings, finding.Error(FindingCluster, "the server is a node of a cluster",
+			"name at least two of its nodes: redis://host:port,host:port").On(server))
 	}
 	if strings.Contains(info, "role:slave") {
-		findings = append(findings, Finding{
-			FindingReplica, SeverityError, server, "the server is a replica, which takes no writes",
-			"name the master, or its sentinels: redis+sentinel://host:port,host:port/master",
-		})
+		findings = append(findings, finding.Error(FindingReplica, "the server is a replica, which takes no writes",
+			"name the master, or its sentinels: redis+sentinel://host:port,host:port/master").On(server))
 	}
 	return slices.Concat(findings, fewReplicas(server, info, replicas), full(server, info))
 }
@@ -180,7 +138,7 @@ func checkRole(ctx context.Context, c redis.Cmdable, server string, cluster bool
 const almostFull = 50
 
 // full finds out from what the server tells of itself whether it refuses writes.
-func full(server, info string) []Finding {
+func full(server, info string) []finding.Finding {
 	value := func(name string) string {
 		_, rest, _ := strings.Cut(info, "\n"+name+":")
 		line, _, _ := strings.Cut(rest, "\n")
@@ -190,19 +148,15 @@ func full(server, info string) []Finding {
 		n, _ := strconv.ParseInt(value(name), 10, 64) // one that is not told does not limit
 		return n
 	}
-	var findings []Finding
+	var findings []finding.Finding
 	if used, most := number("used_memory")-number("mem_not_counted_for_evict"), number("maxmemory"); most > 0 && used >= most-most/almostFull {
-		findings = append(findings, Finding{
-			FindingFull, SeverityError, server,
+		findings = append(findings, finding.Error(FindingFull,
 			fmt.Sprintf("its memory is full: %d of %d bytes (maxmemory) are used, beyond which it refuses writes", used, most),
-			"raise maxmemory, or shorten retention.history; runs go on by themselves when there is room",
-		})
+			"raise maxmemory, or shorten retention.history; runs go on by themselves when there is room").On(server))
 	}
 	if value("aof_last_write_status") == "err" {
-		findings = append(findings, Finding{
-			FindingFull, SeverityError, server, "it cannot write its append-only file, and refuses writes",
-			"make room on its disk; runs go on by themselves when there is",
-		})
+		findings = append(findings, finding.Error(FindingFull, "it cannot write its append-only file, and refuses writes",
+			"make room on its disk; runs go on by themselves when there is").On(server))
 	}
 	return findings
 }
@@ -211,7 +165,7 @@ func full(server, info string) []Finding {
 func (s *Store) Writable(ctx context.Context) error {
 	var faults []error
 	for _, f := range Check(ctx, s.client, 0) { // replicas are asked, and not counted
-		if f.Severity == SeverityError && (!f.Code.lossy() || !s.o.AllowLossy) {
+		if f.Severity == finding.SeverityError && (!lossy(f.Code) || !s.o.AllowLossy) {
 			faults = append(faults, sdk.Errorf(sdk.CodeUnavailable, "Redis %s: %s; %s", f.Server, f.Message, f.Remedy))
 		}
 	}
@@ -229,7 +183,7 @@ func (s *Store) Writable(ctx context.Context) error {
 //
 // It refuses, with all reasons in one *sdk.Error of CodeConfig, a server that may lose runs: see Options.AllowLossy for
 // crashes; eviction is never allowed. A server that does not answer is CodeUnavailable. The findings are warnings, and with an error what led to it.
-func Open(ctx context.Context, rawURL string, o Options) (*Store, []Finding, error) {
+func Open(ctx context.Context, rawURL string, o Options) (*Store, []finding.Finding, error) {
 	quiet()
 	s := New(nil, o)
 	a, err := parseURL(rawURL)
@@ -245,13 +199,9 @@ func Open(ctx context.Context, rawURL string, o Options) (*Store, []Finding, err
 	findings := Check(ctx, s.client, o.Replicas)
 	var refusals []string
 	code := sdk.CodeConfig
-	for i, f := range findings {
-		if f.Code.lossy() && o.AllowLossy {
-			findings[i].Severity = SeverityWarning
-			continue
-		}
-		if f.Severity == SeverityError && !f.Code.passes() {
-			refusals = append(refusals, f.String())
+	for _, f := range findings {
+		if f.Severity == finding.SeverityError && !passes(f.Code) && (!lossy(f.Code) || !o.AllowLossy) {
+			refusals = append(refusals, fmt.Sprintf("%s (%s): %s", f.Text(), f.Code, f.Remedy))
 		}
 		if f.Code == FindingUnreachable {
 			code = sdk.CodeUnavailable

@@ -8,15 +8,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"agentd/internal/finding"
 	"agentd/internal/state/redistest"
 	"agentd/sdk"
 )
 
 // summary lists findings as "code severity".
-func summary(findings []Finding) []string {
+func summary(findings []finding.Finding) []string {
 	var s []string
 	for _, f := range findings {
-		s = append(s, string(f.Code)+" "+string(f.Severity))
+		s = append(s, f.Code+" "+string(f.Severity))
 	}
 	return s
 }
@@ -30,8 +31,8 @@ func TestOpen_ChecksDurability(t *testing.T) {
 		refusals bool // with AllowLossy too
 	}{
 		"durable":  {},
-		"everysec": {[]string{"--appendfsync", "everysec"}, []string{"redis_append_only_file_lazy error"}, []string{"redis_append_only_file_lazy warning"}, false},
-		"no file":  {[]string{"--appendonly", "no"}, []string{"redis_no_append_only_file error"}, []string{"redis_no_append_only_file warning"}, false},
+		"everysec": {[]string{"--appendfsync", "everysec"}, []string{"redis_append_only_file_lazy error"}, []string{"redis_append_only_file_lazy error"}, false},
+		"no file":  {[]string{"--appendonly", "no"}, []string{"redis_no_append_only_file error"}, []string{"redis_no_append_only_file error"}, false},
 		"evicting": {
 			[]string{"--appendfsync", "no", "--maxmemory-policy", "volatile-lru"},
 			[]string{"redis_eviction error", "redis_append_only_file_lazy error"},

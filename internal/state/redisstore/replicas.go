@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"agentd/internal/finding"
 	"agentd/sdk"
 )
 
@@ -77,16 +78,14 @@ func (s *Store) node(ctx context.Context, key string) (*redis.Client, error) {
 
 // lookUpWaitAOF finds out whether replicas can be asked for what they have synced. A server that writes no append-only file
 // refuses WAITAOF.
-func (s *Store) lookUpWaitAOF(ctx context.Context, found []Finding) []Finding {
-	if s.o.Replicas == 0 || slices.ContainsFunc(found, func(f Finding) bool { return f.Code == FindingNoAOF }) {
+func (s *Store) lookUpWaitAOF(ctx context.Context, found []finding.Finding) []finding.Finding {
+	if s.o.Replicas == 0 || slices.ContainsFunc(found, func(f finding.Finding) bool { return f.Code == FindingNoAOF }) {
 		return found
 	}
 	known, err := s.client.Command(ctx).Result()
 	if err != nil {
-		return append(found, Finding{
-			FindingUnchecked, SeverityWarning, unnamed, fmt.Sprintf("WAITAOF could not be looked up: %v", err),
-			"replicas are waited for by WAIT: they may have an entry in memory only",
-		})
+		return append(found, finding.Warning(FindingUnchecked, fmt.Sprintf("WAITAOF could not be looked up: %v", err),
+			"replicas are waited for by WAIT: they may have an entry in memory only").On(unnamed))
 	}
 	_, s.waitAOF = known["waitaof"]
 	return found
@@ -104,16 +103,14 @@ func following(info string) int {
 }
 
 // fewReplicas compares those that follow a server with those that are waited for.
-func fewReplicas(server, info string, wanted int) []Finding {
+func fewReplicas(server, info string, wanted int) []finding.Finding {
 	n := following(info)
 	if n >= wanted || strings.Contains(info, "role:slave") { // which is found as such
 		return nil
 	}
-	return []Finding{{
-		FindingFewReplicas, SeverityError, server,
+	return []finding.Finding{finding.Error(FindingFewReplicas,
 		fmt.Sprintf("%d replicas follow it, and redis.replicas is %d: what is written of runs is not confirmed, and they stand still", n, wanted),
-		"start the replicas, or set redis.replicas to how many there are; runs go on by themselves when enough follow",
-	}}
+		"start the replicas, or set redis.replicas to how many there are; runs go on by themselves when enough follow").On(server)}
 }
 
 // replicasConfirm writes to each master what takes no room that grows, and waits until replicas have it. That they are

@@ -41,7 +41,7 @@ type Options struct {
 	// ReplicaTimeout is how long to wait for them before the outcome is ambiguous, and as long again for their files; 0 is
 	// sdk.DefaultReplicaTimeout, and the least a millisecond.
 	ReplicaTimeout time.Duration
-	// AllowLossy opens a server that may lose confirmed entries in a crash. Open then returns warnings.
+	// AllowLossy opens a server that may lose confirmed entries in a crash. Open then returns that as findings.
 	AllowLossy bool
 	TLS        TLS
 	// Command, unless nil, is told of each command that is sent, such as "evalsha": for who counts what runs cost. Concurrently.
