@@ -33,7 +33,7 @@ func (c *Client) await(call Call, event string, refusals func(string) (<-chan st
 		case w.live <- l:
 		default: // the run's history is asked in the end
 		}
-	}, func() {
+	}, func(error) { // where nothing is heard, the history is asked in the end
 		select {
 		case w.missed <- struct{}{}:
 		default: // it is known already

@@ -122,7 +122,9 @@ class Client:
                     lost.clear()
                     try:
                         told = await self._history(run, at)
-                    except Unavailable:
+                    except AgentdError as e:
+                        if not isinstance(e, Unavailable) and e.code != "internal":  # what workers need may be away, too
+                            raise
                         told = []
                         lost.set()
                 else:

@@ -138,6 +138,12 @@ class Following(unittest.IsolatedAsyncioTestCase):
                 await asyncio.gather(following, return_exceptions=True)
             self.assertEqual(connection.subscriptions, [])
 
+    async def test_asks_again_where_it_cannot_be_told_now(self):
+        for passing in (error("unavailable"), error("internal"), AgentdError("internal", "no")):
+            connection = Connection(plain=[passing, status(milestones=[milestone(1, "run.finished")])])
+            with mock.patch.object(clients, "ASK_AGAIN", 0.001):
+                self.assertEqual(await self.told(connection), ["run.finished"])
+
     async def test_ends_where_the_run_may_not_be_seen(self):
         connection = Connection("ann", named=[error("permission_denied")], plain=[error("permission_denied")])
         with self.assertRaises(AgentdError) as caught:
