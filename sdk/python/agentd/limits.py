@@ -18,9 +18,9 @@ def limits(
     require: Sequence[str], tokens: int, constraints: dict[str, Any] | None, tags: Mapping[str, str] | None
 ) -> dict[str, str | None]:
     """The attributes; None is one that is left out. Raises AgentdError: invalid_event."""
-    if isinstance(require, (str, bytes)) or not all(isinstance(pattern, str) for pattern in require):
+    if isinstance(require, (str, bytes)) or not all(isinstance(pattern, str) and pattern.strip() for pattern in require):
         raise _bad(f"require is {require!r}; want a list of patterns")
-    if not isinstance(tokens, int) or tokens < 0:
+    if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 0:
         raise _bad(f"tokens are {tokens!r}; want a whole number, and 0 for any number")
     return {
         "requirepermission": ",".join(require) or None, "tokenbudget": str(tokens) if tokens else None,

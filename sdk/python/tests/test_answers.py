@@ -112,7 +112,7 @@ class Asked(unittest.IsolatedAsyncioTestCase):
             ({"tags": {"tenant": "acme", "order": "7=8", "a.b_c-": ""}}, {"tags": "a.b_c-=,order=7=8,tenant=acme"}),
             ({"tags": {str(i): "é" * 64 for i in range(16)}}, {"tags": ",".join(f"{i}={'é' * 64}" for i in sorted(map(str, range(16))))}),
             *((refused, "invalid_event") for refused in (
-                {"require": "send_mail"}, {"require": b"pay"}, {"require": [7]}, {"tokens": -1}, {"tokens": 1.5}, {"tokens": "7"},
+                {"require": "send_mail"}, {"require": b"pay"}, {"require": [7]}, {"require": ["pay", " "]}, {"tokens": True}, {"tokens": -1}, {"tokens": 1.5}, {"tokens": "7"},
                 {"constraints": [1]}, {"constraints": {"deny": {1}}}, {"constraints": {"deny": ["x" * 8192]}},
                 {"tags": {str(i): "" for i in range(17)}}, {"tags": {"A": "1"}}, {"tags": {"": "1"}}, {"tags": {"a" * 33: "1"}},
                 {"tags": {"a": "1,b=2"}}, {"tags": {"a": "1\n"}}, {"tags": {"a": "é" * 65}}, {"tags": {"a": 1}}, {"tags": {1: "a"}}, {"tags": {"a": "\ud800"}},
