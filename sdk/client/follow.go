@@ -146,7 +146,7 @@ func (f *Following) Events(ctx context.Context, after wire.Mark, handle func(wir
 
 // passes reports whether a question about a run may be answered later: who answers is away, or what it needs is.
 func passes(err error) bool {
-	return !isClosed(err) && (isUnavailable(err) || sdk.AsError(err).Code == sdk.CodeInternal)
+	return isUnavailable(err) || sdk.AsError(err).Code == sdk.CodeInternal
 }
 
 // hear returns the next live event, or nil when something may have been missed.
