@@ -102,25 +102,7 @@ func clientOf(t *testing.T, service, client command) {
 		}),
 	})
 	serving := run(t, service, w.host)
-	cmd := exec.CommandContext(t.Context(), client.args[0], client.args[1:]...)
-	cmd.Env = append(os.Environ(), "NATS_URL=nats://"+w.host, "NATS_USER=worker", "NATS_PASSWORD=hot", "NATS_CA=", "NATS_CERT=")
-	cmd.Env = append(cmd.Env, client.env...)
-	var log bytes.Buffer
-	cmd.Stderr = &log
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v\n%s%s", err, out, &log)
-	}
-	var got [][]any
-	for lines := json.NewDecoder(bytes.NewReader(out)); ; {
-		var line []any
-		if err := lines.Decode(&line); err == io.EOF {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, line)
-	}
+	got := w.says(client)
 	want := [][]any{
 		{"same run", true},
 		{"asked", "When?"},
@@ -142,7 +124,7 @@ func clientOf(t *testing.T, service, client command) {
 		{"refused", []any{"contract_violation", []any{map[string]any{"path": "$.message", "expected": "string", "got": "number 7"}}}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s\n%s", diff, &log)
+		t.Errorf("-want +got:\n%s", diff)
 	}
 	if err := serving.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -269,6 +251,30 @@ func TestSDKs_PurgedRun(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// says are the lines of JSON that a program prints, as the user who may do everything unless its environment says otherwise.
+func (w *world) says(c command) (said [][]any) {
+	w.t.Helper()
+	ctx, stop := context.WithTimeout(w.t.Context(), harness.Patience)
+	defer stop()
+	cmd := exec.CommandContext(ctx, c.args[0], c.args[1:]...)
+	cmd.Env = append(os.Environ(), "NATS_URL=nats://"+w.host, "NATS_USER=worker", "NATS_PASSWORD=hot", "NATS_CA=", "NATS_CERT=")
+	cmd.Env = append(cmd.Env, c.env...)
+	cmd.Stderr = w.t.Output()
+	out, err := cmd.Output()
+	if err != nil {
+		w.t.Fatalf("%v\n%s", err, out)
+	}
+	for lines := json.NewDecoder(bytes.NewReader(out)); ; {
+		var line []any
+		if err := lines.Decode(&line); err == io.EOF {
+			return said
+		} else if err != nil {
+			w.t.Fatal(err)
+		}
+		said = append(said, line)
 	}
 }
 
