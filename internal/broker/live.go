@@ -38,18 +38,25 @@ func (c *Conn) Live(event wire.Live) {
 
 // WatchLive calls handle with the live events of a run, of all runs of an agent where run is zero, or of all agents where agent is
 // empty too, until stop is called. Workers know of it when WatchLive returns, so that who starts a run then misses nothing of it.
-// Events that handle is too slow for are lost. missed is called when others may have been, and when the connection is closed, by one
-// goroutine; it must not wait.
-func (c *Conn) WatchLive(agent string, run wire.RunKey, handle func(wire.Live), missed func()) (stop func() error, err error) {
-	stopLive, err := c.subscribe(c.subjects.LiveFilter(agent, run), c.decodeLive(handle))
+// Events that handle is too slow for are lost. missed is called when others may have been, and when the connection is closed, with nil; and
+// with CodePermissionDenied when none come, as the server refuses them to this user. It may be called by two goroutines and must not wait.
+func (c *Conn) WatchLive(agent string, run wire.RunKey, handle func(wire.Live), missed func(refused error)) (stop func() error, err error) {
+	filter := c.subjects.LiveFilter(agent, run)
+	forget := c.refusals.heard(filter, missed)
+	stopLive, err := c.subscribe(filter, c.decodeLive(handle))
 	if err != nil {
+		forget()
 		return nil, err
 	}
-	stopAnnouncing, err := c.AnnounceWatch(agent, run, missed)
+	stopAnnouncing, err := c.AnnounceWatch(agent, run, func() { missed(nil) })
 	if err != nil {
+		forget()
 		return nil, errors.Join(err, stopLive())
 	}
-	return func() error { return errors.Join(stopAnnouncing(), stopLive()) }, nil
+	return func() error {
+		forget()
+		return errors.Join(stopAnnouncing(), stopLive())
+	}, nil
 }
 
 // AnnounceWatch tells workers that live events are read, until stop is called: it is what WatchLive does for those who listen

@@ -291,7 +291,7 @@ func TestLive_ReachesWhoListens(t *testing.T) {
 	live := wire.Live{Run: "trip-7", Agent: "travel.desk", Revision: 3, Index: 1, Type: "model.reply", Data: json.RawMessage(`{}`)}
 	c.Live(live) // nobody listens: nothing happens
 	got := make(chan wire.Live, 10)
-	stop, err := c.WatchLive("travel.desk", testRun, func(l wire.Live) { got <- l }, func() {})
+	stop, err := c.WatchLive("travel.desk", testRun, func(l wire.Live) { got <- l }, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}

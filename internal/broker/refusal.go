@@ -11,11 +11,34 @@ import (
 	"agentd/sdk"
 )
 
-// refusals tell requests that the server will not answer, because the user may not make them: it says so on the connection
-// and not as an answer, and the request would wait until its time is up.
+// refusals tell requests that the server will not answer, and subscriptions that nothing will come, because the user may not make them: it
+// says so on the connection and not as an answer, and who waits would wait until its time is up.
 type refusals struct {
 	mu      sync.Mutex
 	waiting map[*refusalWait]bool
+	// listening are those who are told that their subscriptions are refused.
+	listening map[*refusalHeard]bool
+}
+
+type refusalHeard struct {
+	subject string
+	told    func(error)
+}
+
+// heard has told called when the server refuses a subscription to subject, each time that it does, until forget is called. told must not wait.
+func (r *refusals) heard(subject string, told func(error)) (forget func()) {
+	h := &refusalHeard{subject, told}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.listening == nil {
+		r.listening = map[*refusalHeard]bool{}
+	}
+	r.listening[h] = true
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.listening, h)
+	}
 }
 
 type refusalWait struct {
@@ -61,14 +84,22 @@ func (c *Conn) Permitted(ctx context.Context, do func(context.Context) error) er
 	return explain(do(ctx))
 }
 
-// report ends the requests that an error of the connection is about, and says whether there are any.
+// report ends the requests, and tells the subscriptions, that an error of the connection is about, and says whether there are any.
 func (r *refusals) report(err error) (told bool) {
-	subject, refused := refusedPublish(err)
-	if !refused {
-		return false
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if subject, refused := refusedSubject(err, `Subscription to "`); refused {
+		for h := range r.listening {
+			if h.subject == subject {
+				h.told(sdk.Errorf(sdk.CodePermissionDenied, "the NATS server does not let this user listen to %s", subject).WithCause(err))
+				told = true
+			}
+		}
+	}
+	subject, refused := refusedSubject(err, `Publish to "`)
+	if !refused {
+		return told
+	}
 	for w := range r.waiting {
 		if w.about(subject) {
 			w.end(sdk.Errorf(sdk.CodePermissionDenied, "the NATS server does not let this user publish on %s", subject).WithCause(err))
@@ -78,12 +109,12 @@ func (r *refusals) report(err error) (told bool) {
 	return told
 }
 
-// refusedPublish is the subject that the server names, in quotes.
-func refusedPublish(err error) (subject string, refused bool) {
+// refusedSubject is the subject that the server names, in quotes, after what it refuses.
+func refusedSubject(err error, what string) (subject string, refused bool) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return "", false
 	}
-	_, rest, publish := strings.Cut(err.Error(), `Publish to "`)
+	_, rest, found := strings.Cut(err.Error(), what)
 	subject, _, quoted := strings.Cut(rest, `"`)
-	return subject, publish && quoted
+	return subject, found && quoted
 }

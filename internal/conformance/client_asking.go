@@ -26,6 +26,10 @@ var asking = []clientCase{
 	{name: "decide-other", rule: "A decision on other arguments than those of the request is not sent.", try: tryDecideOther},
 	{name: doSend, rule: "A message goes to its run's control subject.", try: trySend},
 	{name: doCancel, rule: "So does a wish that a run ends, with its reason.", try: tryCancel},
+	{
+		name: "others", try: tryOthers,
+		rule: "Of a run that somebody else started, who is somebody asks again without their name, and decides under it; its end is nobody's wish.",
+	},
 }
 
 func tryStatus(ctx context.Context, s *clientSession) error {
@@ -306,4 +310,39 @@ func trySend(ctx context.Context, s *clientSession) error {
 
 func tryCancel(ctx context.Context, s *clientSession) error {
 	return s.control(ctx, wire.ControlCancel, request{Do: doCancel, Reason: "changed my mind"}, map[string]any{"reason": "changed my mind"})
+}
+
+// tryOthers has somebody decide on what another's run asks, as approvers do, and cancel it, as operators do.
+func tryOthers(ctx context.Context, s *clientSession) error {
+	const who = "alice"
+	if err := s.another(who); err != nil {
+		return err
+	}
+	defer s.program.kill()
+	run, _, err := s.asks(ctx, map[string]string{sdk.TypePermissionRequest: aCall})
+	if err != nil {
+		return err
+	}
+	s.worker.put(run.Name, func(r *wire.RunStatus) { r.Initiator = "bob" })
+	for _, said := range []struct {
+		request
+		kind wire.Kind
+		end  string
+	}{
+		{request{Do: doDecide, Run: &run, Decision: string(sdk.DecisionDeny)}, wire.KindIn, "." + who},
+		{request{Do: doCancel, Run: &run, Reason: "late"}, wire.KindCtl, run.key().String()},
+	} {
+		from := s.seen.count()
+		if _, err := well(s.ask(ctx, said.request)); err != nil {
+			return about(err, "%s", said.Do)
+		}
+		m, _, err := s.sent(ctx, from, said.kind)
+		if err != nil {
+			return about(err, "%s", said.Do)
+		}
+		if !strings.HasSuffix(m.subject, said.end) {
+			return failed("%s of a run that bob started is on %s, and must end with %s", said.Do, m.subject, said.end)
+		}
+	}
+	return nil
 }

@@ -28,7 +28,7 @@ func TestRunClient_GoodClientsPass(t *testing.T) {
 	for _, name := range []string{"sdk", "none"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tryClient(t, name, 4*DefaultPatience).passes(t, 39)
+			tryClient(t, name, 4*DefaultPatience).passes(t, 40)
 		})
 	}
 }
@@ -89,6 +89,8 @@ func TestRunClient_FindsDefects(t *testing.T) {
 		{"decides-blindly", "decide-other", Advised, "it sends a decision on arguments"},
 		{"own-verbs", "send", Failed, "it is on agentd.ctl.note"},
 		{"no-reason", "cancel", Failed, `"reason" of the data is`},
+		{"sees-its-own", "others", Failed, "decide: it reports the error permission_denied"},
+		{"cancels-as-itself", "others", Failed, "cancel of a run that bob started is on agentd.ctl.cancel.travel_desk"},
 	}, func(t *testing.T, d defect) Report {
 		t.Helper()
 		patience := 4 * DefaultPatience

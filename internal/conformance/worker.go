@@ -73,7 +73,7 @@ func (w *worker) forget(name string) {
 	w.names = slices.DeleteFunc(w.names, func(n string) bool { return n == name })
 }
 
-func (w *worker) answer(_ string, body []byte) (broker.Answer, error) {
+func (w *worker) answer(subject string, body []byte) (broker.Answer, error) {
 	var query wire.Query
 	if err := json.Unmarshal(body, &query); err != nil {
 		return nil, sdk.Errorf(sdk.CodeInvalidEvent, "the request cannot be read")
@@ -90,6 +90,9 @@ func (w *worker) answer(_ string, body []byte) (broker.Answer, error) {
 			delete(w.missed, query.Run)
 		}
 		return nil, sdk.Errorf(sdk.CodeUnknownRun, "there is no run %q", query.Run)
+	}
+	if who := strings.TrimPrefix(subject[len(w.conn.Subjects().Get(desk)):], "."); who != "" && who != run.Initiator {
+		return nil, sdk.Errorf(sdk.CodePermissionDenied, "%s may not see run %q: somebody else started it", who, query.Run)
 	}
 	told := *run
 	told.Milestones = nil

@@ -87,7 +87,7 @@ func Run(ctx context.Context, o Options, cfg *config.Config) error {
 	stop, err := o.Conn.WatchLive("", wire.RunKey{}, func(l wire.Live) {
 		d.last.Store(time.Now().UnixNano())
 		o.Live(l)
-	}, func() {})
+	}, func(error) {})
 	if err != nil {
 		return err
 	}

@@ -32,6 +32,12 @@ type (
 	conversed struct {
 		Message string `json:"message"`
 	}
+	turnAnswered struct {
+		Call string `json:"call,omitempty"`
+		// Event is the id of the event that answered, here and in other answers.
+		Event   string `json:"event,omitempty"`
+		Message string `json:"message"`
+	}
 	callOpened struct {
 		Args json.RawMessage `json:"args"`
 		Call string          `json:"call"`
@@ -45,6 +51,7 @@ type (
 		Call  string          `json:"call"`
 		Data  json.RawMessage `json:"data"`
 		Error bool            `json:"error"`
+		Event string          `json:"event,omitempty"`
 		Kind  core.ResultKind `json:"kind"`
 		Tool  string          `json:"tool"`
 	}
@@ -85,6 +92,7 @@ type questioned struct {
 	Asked    json.RawMessage `json:"asked,omitempty"`
 	Answer   json.RawMessage `json:"answer,omitempty"`
 	Error    bool            `json:"error,omitempty"`
+	Event    string          `json:"event,omitempty"`
 }
 
 // inquired is what a context provider is asked, or what became of it.

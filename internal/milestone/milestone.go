@@ -116,7 +116,11 @@ func (t *teller) message(m sdk.Message) {
 		case m.Role == sdk.RoleAssistant:
 			t.tell(wire.MilestoneReply, modelReply{Text: c.Text})
 		case t.entry.Kind == core.KindAnswered && isTurnAnswer(m):
-			t.tell(wire.MilestoneAnswer, conversed{Message: c.Text})
+			told := turnAnswered{Message: c.Text}
+			if i := slices.IndexFunc(t.entry.Results, func(r core.Result) bool { return r.Data == nil }); i >= 0 {
+				told.Call, told.Event = t.entry.Results[i].Call, t.entry.Results[i].Event
+			}
+			t.tell(wire.MilestoneAnswer, told)
 		}
 	}
 }
@@ -198,7 +202,7 @@ func (t *teller) result(r *core.Result) {
 		return
 	}
 	if c := e.Head.Call(r.Call); c != nil && c.Kind == core.CallQuestion {
-		t.tell(wire.MilestoneAnswered, questioned{Question: r.Call, Call: c.Tool, Answer: r.Data, Error: r.Error})
+		t.tell(wire.MilestoneAnswered, questioned{Question: r.Call, Call: c.Tool, Answer: r.Data, Error: r.Error, Event: r.Event})
 		return
 	}
 	decided := slices.ContainsFunc(e.Decisions, func(d core.Decision) bool { return d.Request == r.Call })
@@ -206,7 +210,7 @@ func (t *teller) result(r *core.Result) {
 		return
 	}
 	tool := toolOf(e, r.Call)
-	t.tell(wire.MilestoneResult, callResult{Call: r.Call, Data: r.Data, Error: r.Error, Kind: r.Kind, Tool: tool})
+	t.tell(wire.MilestoneResult, callResult{Call: r.Call, Data: r.Data, Error: r.Error, Event: r.Event, Kind: r.Kind, Tool: tool})
 	if tool == sdk.ToolUpdatePlan && r.Kind == core.ResultInline && !r.Error {
 		t.tell(wire.MilestonePlan, planUpdated{Call: r.Call, Plan: r.Data})
 	}

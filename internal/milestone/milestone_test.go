@@ -42,16 +42,16 @@ func TestOf(t *testing.T) {
 			},
 		},
 		"the person answers": {
-			`{"kind":"answered","messages":[{"role":"user","content":[{"kind":"text","text":"Bern"}]}],"results":[{"call":"c1"}],
+			`{"kind":"answered","messages":[{"role":"user","content":[{"kind":"text","text":"Bern"}]}],"results":[{"call":"c1","event":"a1"}],
 			  "head":{"status":"running"}}`,
-			[]string{`conversation.answer {"message":"Bern"}`},
+			[]string{`conversation.answer {"call":"c1","event":"a1","message":"Bern"}`},
 		},
 		"a service answers, and the model is told of a decision and shown an image": {
 			`{"kind":"answered","messages":[{"role":"user","content":[{"kind":"tool_result","call":"c1","tool":"draw"}]},
 			  {"role":"user","content":[{"kind":"text","text":"draw returned:"},{"kind":"media","call":"c1"}]},
-			  {"role":"user","content":[{"kind":"text","call":"p1","tool":"draw"}]}],"results":[{"call":"c1","kind":"answer","data":{}}],
+			  {"role":"user","content":[{"kind":"text","call":"p1","tool":"draw"}]}],"results":[{"call":"c1","kind":"answer","data":{},"event":"a1"}],
 			  "head":{"status":"running"}}`,
-			[]string{`call.result {"call":"c1","data":{},"error":false,"kind":"answer","tool":"draw"}`},
+			[]string{`call.result {"call":"c1","data":{},"error":false,"event":"a1","kind":"answer","tool":"draw"}`},
 		},
 		"a call is allowed with other arguments": {
 			`{"kind":"answered","decisions":[{"request":"p1","call":"c1","decision":"allow","refused":"unsigned"},
@@ -67,7 +67,7 @@ func TestOf(t *testing.T) {
 			  "kind":"replied","messages":[{"role":"assistant","content":[{"kind":"text","text":"Sunny."}]}],
 			  "head":{"status":"waiting","interactions":1,"usage":{"prompt":0,"completion":0}}}`,
 			[]string{
-				`conversation.answer {"message":"Bern"}`, `model.reply {"text":"Sunny."}`,
+				`conversation.answer {"call":"c1","message":"Bern"}`, `model.reply {"text":"Sunny."}`,
 				`run.usage {"interactions":1,"total":{"prompt":0,"completion":0}}`, `run.suspended {"calls":0}`,
 			},
 		},
@@ -112,7 +112,7 @@ func TestOf(t *testing.T) {
 		"calls end": {
 			`{"kind":"returned","messages":[{"role":"user","content":[{"kind":"tool_result","call":"c1","tool":"look"}]}],
 			  "results":[{"call":"c1","kind":"inline","data":7},{"call":"c2","kind":"inline","data":[1]},
-			  {"call":"c3","kind":"inline","data":[2],"error":true},{"call":"q1","kind":"answer","data":{"answer":"yes"}},
+			  {"call":"c3","kind":"inline","data":[2],"error":true},{"call":"q1","kind":"answer","data":{"answer":"yes"},"event":"a1"},
 			  {"call":"i1","kind":"answer","data":{"text":"t"}},{"call":"i2","kind":"timeout","data":{},"error":true}],
 			  "head":{"status":"running","informed":[{"section":"planning","call":"i2"}],"calls":[
 			  {"id":"c2","kind":"inline","tool":"update_plan","status":"succeeded"},{"id":"c3","kind":"inline","tool":"update_plan","status":"failed"},
@@ -121,7 +121,7 @@ func TestOf(t *testing.T) {
 				`call.result {"call":"c1","data":7,"error":false,"kind":"inline","tool":"look"}`,
 				`call.result {"call":"c2","data":[1],"error":false,"kind":"inline","tool":"update_plan"}`, `plan.updated {"call":"c2","plan":[1]}`,
 				`call.result {"call":"c3","data":[2],"error":true,"kind":"inline","tool":"update_plan"}`,
-				`question.answered {"question":"q1","call":"c1","answer":{"answer":"yes"}}`,
+				`question.answered {"question":"q1","call":"c1","answer":{"answer":"yes"},"event":"a1"}`,
 				`context.answered {"section":"retrieval","call":"i1","answer":{"text":"t"}}`,
 				`context.answered {"section":"planning","call":"i2","answer":{},"error":true}`,
 			},

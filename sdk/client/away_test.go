@@ -50,7 +50,7 @@ func (a *away) WaitDone(context.Context, string, wire.RunKey, string) (wire.Even
 	return wire.Event{Type: "clerk.done", Data: json.RawMessage(`{"paid":true}`)}, nil
 }
 
-func (a *away) WatchLive(string, wire.RunKey, func(wire.Live), func()) (func() error, error) {
+func (a *away) WatchLive(string, wire.RunKey, func(wire.Live), func(error)) (func() error, error) {
 	if a.lost() {
 		return nil, fmt.Errorf("watch: %w", nats.ErrTimeout)
 	}

@@ -35,8 +35,9 @@ type Conn interface {
 	// sdk.CodePermissionDenied when the connection's principal may not see the run.
 	Ask(ctx context.Context, agent string, query wire.Query, answer any) error
 	// WatchLive calls handle with the live events of a run until it is stopped, and lets workers know that they are read before it
-	// returns. missed, which does not wait, is called when some may have been missed, as after the connection was lost.
-	WatchLive(agent string, run wire.RunKey, handle func(wire.Live), missed func()) (stop func() error, err error)
+	// returns. missed, which does not wait, is called when some may have been missed, as after the connection was lost, with nil; and with
+	// sdk.CodePermissionDenied when none come, as the connection's principal may not listen to them.
+	WatchLive(agent string, run wire.RunKey, handle func(wire.Live), missed func(refused error)) (stop func() error, err error)
 }
 
 // InProcess is a NATS server in this process, such as an sdktest.Harness.

@@ -248,6 +248,7 @@ func TestClient_SaysWhatIsWrongWithARequest(t *testing.T) {
 		{"an agent's name", client.Request{Agent: "*", Input: struct{}{}}, sdk.CodeInvalidEvent},
 		{"input that is a list", client.Request{Agent: "clerk", Input: []int{1}}, sdk.CodeContractViolation},
 		{"input that cannot be encoded", client.Request{Agent: "clerk", Input: make(chan int)}, sdk.CodeContractViolation},
+		{"a limit of less than nothing", client.Request{Agent: "clerk", Input: map[string]string{"message": "hi"}, Tokens: -1}, sdk.CodeInvalidEvent},
 		{"a name with a control character", client.Request{Agent: "clerk", Input: struct{}{}, Name: "a\x00b"}, sdk.CodeInvalidEvent},
 	} {
 		if _, err := c.Start(t.Context(), test.request); !errors.Is(err, &sdk.Error{Code: test.code}) {

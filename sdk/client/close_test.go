@@ -143,8 +143,8 @@ func TestClose_NoCallIsMadeAfterIt(t *testing.T) {
 // closed is a connection that is closed while somebody listens.
 type closed struct{ client.Conn }
 
-func (closed) WatchLive(_ string, _ wire.RunKey, _ func(wire.Live), missed func()) (func() error, error) {
-	missed()
+func (closed) WatchLive(_ string, _ wire.RunKey, _ func(wire.Live), missed func(error)) (func() error, error) {
+	missed(nil)
 	return func() error { return nil }, nil
 }
 func (closed) Reply(context.Context, string, wire.Event) error { return nil }

@@ -68,10 +68,12 @@ func TestClient_RefusesRunsThatAreNone(t *testing.T) {
 		}
 	}
 	for _, agent := range []string{"", "*", ">"} {
+		var refused error
 		for _, err := range c.List(t.Context(), agent, "") {
-			if !errors.Is(err, &sdk.Error{Code: sdk.CodeInvalidEvent}) {
-				t.Errorf("the runs of agent %q are listed: %v", agent, err)
-			}
+			refused = err
+		}
+		if !errors.Is(refused, &sdk.Error{Code: sdk.CodeInvalidEvent}) {
+			t.Errorf("the runs of agent %q are listed: %v", agent, refused)
 		}
 	}
 }

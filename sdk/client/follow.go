@@ -29,7 +29,9 @@ type Following struct {
 	held *wire.Live
 	// missed has a token when events may have been dropped.
 	missed chan struct{}
-	stop   func() error
+	// refused has the error of live events that do not come.
+	refused chan error
+	stop    func() error
 }
 
 // Listen listens to a run from now on, whether it exists or is about to be started; Following.Events tells what happens. The
@@ -38,14 +40,16 @@ func (c *Client) Listen(run Run) (*Following, error) {
 	if err := run.check(); err != nil {
 		return nil, err
 	}
-	f := &Following{c: c, run: run, events: make(chan wire.Live, followBuffer), missed: make(chan struct{}, 1)}
+	f := &Following{
+		c: c, run: run, events: make(chan wire.Live, followBuffer), missed: make(chan struct{}, 1), refused: make(chan error, 1),
+	}
 	stop, err := c.conn.WatchLive(run.Agent, run.key(), func(l wire.Live) {
 		select {
 		case f.events <- l:
 		default:
 			f.Missed()
 		}
-	}, f.Missed)
+	}, f.lacks)
 	if err = coded(context.Background(), err); err != nil {
 		return nil, fmt.Errorf("listen to run %s: %w", run.Name, err)
 	}
@@ -81,7 +85,7 @@ func (f *Following) Missed() {
 // Follow yields every milestone of a run after the mark, each once and in order, and the ephemeral events (fragments of
 // replies, progress) as they come, some of which may be lost. It ends after the run's end. Whoever was interrupted goes on with
 // the mark of the last milestone. The error, after which it ends too, is the context's, sdk.CodeUnknownRun for a run whose history was
-// removed, or sdk.CodeUnavailable after Close.
+// removed, sdk.CodePermissionDenied for one that the client may not see, or sdk.CodeUnavailable after Close.
 func (c *Client) Follow(ctx context.Context, run Run, after wire.Mark) iter.Seq2[wire.Live, error] {
 	return func(yield func(wire.Live, error) bool) {
 		f, err := c.listen(ctx, run)
@@ -131,13 +135,18 @@ func (f *Following) Events(ctx context.Context, after wire.Mark, handle func(wir
 		if done {
 			return nil
 		}
-		if errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) || isClosed(err) {
+		if err != nil && !passes(err) {
 			return err
 		}
 		if again = nil; err != nil {
 			again = time.After(askAgain) // a later milestone asks, too
 		}
 	}
+}
+
+// passes reports whether a question about a run may be answered later: who answers is away, or what it needs is.
+func passes(err error) bool {
+	return isUnavailable(err) || sdk.AsError(err).Code == sdk.CodeInternal
 }
 
 // hear returns the next live event, or nil when something may have been missed.
@@ -147,14 +156,33 @@ func (f *Following) hear(ctx context.Context, again <-chan time.Time) (*wire.Liv
 		return l, nil
 	}
 	select {
+	case <-f.missed: // what the history tells comes before a refusal
+		return nil, ctx.Err()
+	default:
+	}
+	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	case err := <-f.refused:
+		return nil, err
 	case l := <-f.events:
 		return &l, nil
 	case <-f.missed:
 	case <-again:
 	}
 	return nil, nil
+}
+
+// lacks is told that live events may have been missed, or that none come.
+func (f *Following) lacks(refused error) {
+	if refused == nil {
+		f.Missed()
+		return
+	}
+	select {
+	case f.refused <- refused:
+	default: // it is known already
+	}
 }
 
 // upTo handles the ephemeral events that were heard and come before a milestone, which the run's history tells.

@@ -18,7 +18,7 @@ type late struct {
 	events []wire.Live
 }
 
-func (l *late) WatchLive(_ string, _ wire.RunKey, handle func(wire.Live), _ func()) (func() error, error) {
+func (l *late) WatchLive(_ string, _ wire.RunKey, handle func(wire.Live), _ func(error)) (func() error, error) {
 	for _, e := range l.events {
 		handle(e)
 	}
@@ -71,8 +71,8 @@ func TestFollow_HistoryTakesNothingThatWasHeard(t *testing.T) {
 // gone is a connection on which a run is told whose history was removed. What is missed is asked for.
 type gone struct{ client.Conn }
 
-func (gone) WatchLive(_ string, _ wire.RunKey, _ func(wire.Live), missed func()) (func() error, error) {
-	missed()
+func (gone) WatchLive(_ string, _ wire.RunKey, _ func(wire.Live), missed func(error)) (func() error, error) {
+	missed(nil)
 	return func() error { return nil }, nil
 }
 
@@ -85,9 +85,11 @@ func (gone) Subjects() wire.Subjects { return wire.DefaultSubjects() }
 
 func TestFollow_EndsWhereTheHistoryIsGone(t *testing.T) {
 	t.Parallel()
+	var ended error
 	for _, err := range client.New(gone{}, client.Options{}).Follow(t.Context(), client.Run{Agent: "desk", Name: "one"}, wire.Mark{}) {
-		if !errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
-			t.Errorf("a run whose history is gone: %v", err)
-		}
+		ended = err
+	}
+	if !errors.Is(ended, &sdk.Error{Code: sdk.CodeUnknownRun}) {
+		t.Errorf("a run whose history is gone: %v", ended)
 	}
 }

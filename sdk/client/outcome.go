@@ -33,7 +33,7 @@ func (c *Client) await(call Call, event string, refusals func(string) (<-chan st
 		case w.live <- l:
 		default: // the run's history is asked in the end
 		}
-	}, func() {
+	}, func(error) { // where nothing is heard, the history is asked in the end
 		select {
 		case w.missed <- struct{}{}:
 		default: // it is known already
@@ -85,20 +85,28 @@ func (w *awaiting) told(l wire.Live) (Outcome, bool) {
 		}
 		return outcomeOf(w.decided), true
 	}
+	call, event := answeredIn(l)
+	switch {
+	case call != w.call.Call, sdk.AsksPermission(w.call.Type):
+		return Outcome{}, false
+	case event != w.event: // somebody else's, or the end of the wait for one: ours comes too late
+		return Outcome{State: OutcomeSent}, true
+	}
+	return Outcome{State: OutcomeCounted}, true
+}
+
+// answeredIn is the call, question or turn that a milestone tells the answer to, and the event that this was; none if there was no answer.
+func answeredIn(l wire.Live) (call, event string) {
 	var answered struct {
 		Call     string `json:"call"`
 		Question string `json:"question"`
+		Event    string `json:"event"`
 	}
-	switch {
-	case sdk.AsksPermission(w.call.Type):
-	case l.Type == wire.MilestoneAnswer && w.call.Type == sdk.TypeConversationTurn:
-		return Outcome{State: OutcomeCounted}, true
-	case l.Type != wire.MilestoneResult && l.Type != wire.MilestoneAnswered:
-	case json.Unmarshal(l.Data, &answered) != nil:
-	case answered.Question == w.call.Call, l.Type == wire.MilestoneResult && answered.Call == w.call.Call:
-		return Outcome{State: OutcomeCounted}, true
+	tells := l.Type == wire.MilestoneAnswer || l.Type == wire.MilestoneResult || l.Type == wire.MilestoneAnswered
+	if !tells || json.Unmarshal(l.Data, &answered) != nil {
+		return "", ""
 	}
-	return Outcome{}, false
+	return cmp.Or(answered.Question, answered.Call), answered.Event
 }
 
 // outcomeOf is what became of a decision by what became of it for each call that it is on: it counts where it counts for one.
@@ -124,9 +132,6 @@ func (w *awaiting) look(ctx context.Context) (Outcome, error) {
 	for l, err := range w.c.History(ctx, w.call.Run, wire.Mark{}) {
 		if err != nil {
 			return Outcome{State: OutcomeSent}, err
-		}
-		if l.Type == wire.MilestoneAnswer {
-			continue // it may be the answer to an earlier turn
 		}
 		if o, ok := w.told(l); ok {
 			return o, nil

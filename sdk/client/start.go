@@ -110,6 +110,9 @@ func (c *Client) initEvent(r Request) (wire.Event, error) {
 	if r.Type == "" {
 		r.Type = r.Agent
 	}
+	if r.Tokens < 0 {
+		return wire.Event{}, badRequest("tokens %d: want 0, for any number, or more", r.Tokens)
+	}
 	event := wire.Event{
 		ID: r.Key, Source: c.source, Type: r.Type, Subject: c.Identify(r).Name, Time: time.Now(), Data: data,
 		AccessControl: r.AccessControl, TraceParent: r.TraceParent, TraceState: r.TraceState, Extensions: map[string]any{},

@@ -1,12 +1,7 @@
 package interop
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"io"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -47,14 +42,8 @@ func TestNodeSDK_ClientThatEnds(t *testing.T) {
 func TestNodeSDK_Answers(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, docContract(t))
-	spec := desk(w.contract, time.Minute)
-	spec.Builtin = []string{"ask_question"}
-	spec.Permissions = &sdk.PermissionPolicy{
-		Terms: sdk.PermissionPolicyTerms{Batch: true},
-		Rules: []sdk.PermissionRule{{Tools: []string{"weather_forecast"}, Verdict: sdk.PermissionAsk}},
-	}
 	w.Harness = harness.Start(t, harness.Options{
-		URL: "nats://worker:hot@" + w.host, Agents: []sdk.Agent{{Spec: spec}},
+		URL: "nats://worker:hot@" + w.host, Agents: []sdk.Agent{{Spec: answersSpec(w.contract)}},
 		Model: sdktest.Script(
 			sdktest.Ask(sdktest.Tool("ask_question", map[string]string{"question": "When?"})),
 			sdktest.Ask(sdktest.Tool("weather_forecast", city("Bern")), sdktest.Tool("weather_forecast", city("Rome"))),
@@ -79,27 +68,9 @@ func TestNodeSDK_Answers(t *testing.T) {
 }
 
 // nodeSays are the lines of JSON that a client with sdk/node prints.
-func (w *world) nodeSays(file string) (said [][]any) {
+func (w *world) nodeSays(file string) [][]any {
 	w.t.Helper()
-	c := nodeSDKClient(w.t, file)
-	ctx, stop := context.WithTimeout(w.t.Context(), harness.Patience)
-	defer stop()
-	cmd := exec.CommandContext(ctx, c.args[0], c.args[1:]...)
-	cmd.Env = append(os.Environ(), "NATS_URL=nats://"+w.host, "NATS_USER=worker", "NATS_PASSWORD=hot", "NATS_CA=", "NATS_CERT=")
-	cmd.Stderr = w.t.Output()
-	out, err := cmd.Output()
-	if err != nil {
-		w.t.Fatalf("%v\n%s", err, out)
-	}
-	for lines := json.NewDecoder(bytes.NewReader(out)); ; {
-		var line []any
-		if err := lines.Decode(&line); err == io.EOF {
-			return said
-		} else if err != nil {
-			w.t.Fatal(err)
-		}
-		said = append(said, line)
-	}
+	return w.says(nodeSDKClient(w.t, file))
 }
 
 // A call that nobody waits for any more is not begun when its turn comes.

@@ -128,13 +128,17 @@ func (w *world) startServer() (host string) {
 			config.WriteString(line + "\n")
 		}
 	}
-	dir := w.t.TempDir()
-	fmt.Fprintf(&config, "host: 127.0.0.1\nport: -1\njetstream {store_dir: %q}\n", filepath.Join(dir, "data"))
-	text := strings.NewReplacer(
+	fmt.Fprintf(&config, "host: 127.0.0.1\nport: -1\njetstream {store_dir: %q}\n", filepath.Join(w.t.TempDir(), "data"))
+	return w.serve(strings.NewReplacer(
 		"$WEATHER_PASSWORD", "cold", "users = [", "users = [\n{user: worker, password: hot}",
 		"weather_forecast", wire.NameToken(w.contract.Type),
-	).Replace(config.String())
-	path := filepath.Join(dir, "nats.conf")
+	).Replace(config.String()))
+}
+
+// serve starts a server with a configuration.
+func (w *world) serve(text string) (host string) {
+	w.t.Helper()
+	path := filepath.Join(w.t.TempDir(), "nats.conf")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		w.t.Fatal(err)
 	}

@@ -136,7 +136,7 @@ func (r *rig) every(name string) <-chan []string {
 		if list = append(list, shown(l)); l.Type == wire.MilestoneFinished {
 			seen <- list
 		}
-	}, func() {})
+	}, func(error) {})
 	r.check("watch "+name, err)
 	r.t.Cleanup(func() { r.check("stop watching", stop()) })
 	return seen

@@ -31,7 +31,7 @@ func listen(t *testing.T, h *harness.Harness, subject string) *listener {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.events = append(l.events, e)
-	}, func() {})
+	}, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}

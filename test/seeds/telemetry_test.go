@@ -253,7 +253,7 @@ func tokenAccounting(t *testing.T) {
 		if l.Type == "run.finished" {
 			watched <- struct{}{}
 		}
-	}, func() {})
+	}, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}

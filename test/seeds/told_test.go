@@ -78,7 +78,7 @@ func resultEvent(t *testing.T) {
 	l.await(t, "run.finished", 1)
 	equal(t, "results", l.heard("call.result"), []string{
 		`call.result {"call":"` + note + `","data":{"n":1},"error":false,"kind":"inline","tool":"note"}`,
-		`call.result {"call":"` + call.Event.ID + `","data":{"value":"it"},"error":false,"kind":"answer","tool":"shop_find"}`,
+		`call.result {"call":"` + call.Event.ID + `","data":{"value":"it"},"error":false,"event":"answer-` + call.Event.ID + `","kind":"answer","tool":"shop_find"}`,
 	})
 }
 
@@ -96,7 +96,7 @@ func failureEvent(t *testing.T) {
 	broken := uses(t, h.Messages(r), 2)[0].CallID
 	equal(t, "results", l.heard("call.result"), []string{
 		`call.result {"call":"` + broken + `","data":{"error":{"code":"tool_failed","message":"it does not work"}},"error":true,"kind":"inline","tool":"broken"}`,
-		`call.result {"call":"` + call.Event.ID + `","data":{"error":{"code":"tool_failed","message":"not today"}},"error":true,"kind":"answer","tool":"shop_find"}`,
+		`call.result {"call":"` + call.Event.ID + `","data":{"error":{"code":"tool_failed","message":"not today"}},"error":true,"event":"answer-` + call.Event.ID + `","kind":"answer","tool":"shop_find"}`,
 	})
 	asked(t, model, 3)
 }

@@ -41,7 +41,7 @@ func openIndex(ctx context.Context, o Options, store worker.OpenedStore, asking 
 func askWorkers(ctx context.Context, o Options, asking *client.Client) (x index.Index, lacking func() string, stop func() error, err error) {
 	listed := newRuns(o.Conn, asking, func() []string { return setup.AgentNames(o.Config()) })
 	// What is missed is in the next listing.
-	unwatch, err := o.Conn.WatchLive("", wire.RunKey{}, listed.hear, func() {})
+	unwatch, err := o.Conn.WatchLive("", wire.RunKey{}, listed.hear, func(error) {})
 	if err != nil {
 		return nil, nil, nil, err
 	}

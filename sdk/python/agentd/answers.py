@@ -11,6 +11,9 @@ PERMISSION, PLAN = "agentd.permission.request", "agentd.plan.review"
 QUESTION, TURN = "agentd.question.ask", "agentd.conversation.turn"
 
 _DECISIONS = ("allow", "deny", "ask", "result")
+# The other members of a decision, and those of what it says of one of several calls.
+_TERMS = ("args_sha256", "calls", "all", "scope", "pattern", "args", "result", "reason", "uses", "expires")
+_CALL_TERMS = ("call", "args_sha256", "decision", "args", "result", "reason")
 # The members of the answer to a question; other data is what its form asks for.
 _ANSWER = {"answer", "action", "content"}
 
@@ -48,7 +51,9 @@ def check_decision(decision: str) -> None:
 
 
 def decided(request: dict[str, Any], decision: str, terms: dict[str, Any]) -> dict[str, Any]:
-    """The data of a decision, with the hashes of what the request asks for. Raises AgentdError: decision_refused."""
+    """The data of a decision, with the hashes of what the request asks for. Terms without a value are left out. Raises AgentdError:
+    decision_refused."""
+    terms = _given(terms, _TERMS)
     calls, named, everything = request.get("calls") or [], terms.get("calls") or [], bool(terms.get("all"))
     if not calls and (named or everything):
         raise _refused("the request is for one call; decide on it without naming calls")
@@ -56,11 +61,21 @@ def decided(request: dict[str, Any], decision: str, terms: dict[str, Any]) -> di
         raise _refused(f"the request is for {len(calls)} calls; name those that you decide on, in calls, or all=True")
     if not named:
         return {"decision": decision} | _on(request["args_sha256"], terms)
+    if not isinstance(named, (list, tuple)) or not all(isinstance(call, dict) for call in named):
+        raise _refused('calls must be a list of {"call": id}')
     asked = {call["call"]: call["args_sha256"] for call in calls}
+    named = [_given(call, _CALL_TERMS) for call in named]
     for call in named:
         if call.get("call") not in asked:
             raise _refused(f"the request does not ask for the call {call.get('call')!r}")
+        check_decision(call.get("decision", decision))
     return {"decision": decision} | terms | {"calls": [_on(asked[call["call"]], call) for call in named]}
+
+
+def _given(terms: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    if unknown := [name for name in terms if name not in names]:
+        raise _refused(f"a decision has no {', '.join(map(repr, unknown))}; it has {', '.join(names)}")
+    return {name: value for name, value in terms.items() if value or value == {}}
 
 
 def _on(shown: str, terms: dict[str, Any]) -> dict[str, Any]:

@@ -7,14 +7,18 @@ import builtins
 import contextlib
 import json
 from dataclasses import dataclass
-from typing import Any, AsyncIterator, Sequence
+from time import monotonic
+from typing import Any, AsyncIterator, Mapping, Sequence
 
 from . import wire
 from .answers import PERMISSION, PLAN, QUESTION, TURN, answered, check_decision, decided
 from .errors import AgentdError, RunFailed, Unavailable
+from .limits import limits
 from .transport import Message, Transport
 
 ASK_AGAIN, WATCH_EVERY = 1.0, 5.0
+# How long workers know of an announcement.
+WATCH_LASTS = 15.0
 # How long a run's outcome is waited for before it is looked for, at first and in the end: it is told before it is stored, and that may be missed.
 LOOK_FIRST, LOOK_AGAIN = 0.01, 5.0
 
@@ -58,12 +62,15 @@ class Client:
 
     async def start(
         self, agent: str, data: dict[str, Any], *, key: str = "", name: str = "", type: str = "", require: Sequence[str] = (),
-        tokens: int = 0, access_control: str | None = None, traceparent: str | None = None,
+        tokens: int = 0, constraints: dict[str, Any] | None = None, tags: Mapping[str, str] | None = None,
+        access_control: str | None = None, traceparent: str | None = None, tracestate: str | None = None,
     ) -> Run:
         """Starts a run, and returns when the broker has stored that. Who starts again with the same key gets the same run.
 
-        require are patterns of tools that need permission in this run, beyond the agent's policy. Raises AgentdError: invalid_event and
-        contract_violation for what can never be sent; Unavailable. What the agent refuses is an error of wait.
+        require are patterns of tools that need permission in this run, beyond the agent's policy; tokens is the most that it may use, 0
+        any number; constraints bound its calls beside its agent's (docs/lifecycle.md#constraints); tags are what people find it by
+        (docs/index_of_runs.md#tags). Raises AgentdError: invalid_event and contract_violation for what can never be sent; Unavailable.
+        What the agent refuses is an error of wait.
         """
         if not isinstance(data, dict):
             faults = [{"path": "$", "expected": "an object", "got": builtins.type(data).__name__}]
@@ -72,9 +79,8 @@ class Client:
         init = wire.init_token(self._source, key)
         run = Run(agent, name or f"run-{init}", init)
         event = self._event(key, type or agent, run.name, data) | {
-            "accesscontrol": access_control, "traceparent": traceparent, "tokenbudget": str(tokens) if tokens > 0 else None,
-            "requirepermission": ",".join(require) if require else None,
-        }
+            "accesscontrol": access_control, "traceparent": traceparent, "tracestate": tracestate,
+        } | limits(require, tokens, constraints, tags)
         await self._store(self._named(f"{self._root}.start.{wire.token(agent)}"), event)
         return run
 
@@ -96,24 +102,29 @@ class Client:
     async def follow(self, run: Run, after: tuple[int, int] = (0, 0)) -> AsyncIterator[Live]:
         """Every milestone after the mark, once and in order, and ephemeral events as they come; until the run's end.
 
-        Raises AgentdError: unknown_run for a run whose history was removed.
+        Raises AgentdError: unknown_run for a run whose history was removed, permission_denied for one that the principal may not see.
         """
-        subscription = await self._transport.subscribe(f"{self._root}.stream.{self._address(run)}")
-        lost = asyncio.Event()
-        lost.set()  # what is between the mark and now
-        forget = self._transport.on_reconnect(lost.set)
-        asked = await self._transport.subscribe(f"{self._root}.watch.ask")
-        await self._announce(run)
-        announcing = asyncio.create_task(self._keep_announcing(run, asked, lost))
-        at, whole = after, after == (0, 0)
-        try:
+        async with contextlib.AsyncExitStack() as leaving:
+            subscription = await self._transport.subscribe(f"{self._root}.stream.{self._address(run)}")
+            leaving.push_async_callback(subscription.unsubscribe)
+            lost = asyncio.Event()
+            lost.set()  # what is between the mark and now
+            leaving.callback(self._transport.on_reconnect(lost.set))
+            asked = await self._transport.subscribe(f"{self._root}.watch.ask")
+            leaving.push_async_callback(asked.unsubscribe)
+            await self._announce(run)
+            announcing = asyncio.create_task(self._keep_announcing(run, asked, lost))
+            leaving.push_async_callback(_end, announcing)
+            at, whole = after, after == (0, 0)
             while True:
                 if subscription.missed or lost.is_set():
                     subscription.missed = False
                     lost.clear()
                     try:
                         told = await self._history(run, at)
-                    except Unavailable:
+                    except AgentdError as e:
+                        if not isinstance(e, Unavailable) and e.code != "internal":  # what workers need may be away, too
+                            raise
                         told = []
                         lost.set()
                 else:
@@ -121,8 +132,8 @@ class Client:
                 for live in told:
                     at, whole = live.mark, _closes(live.event)
                     yield live
-                    if live.type == "run.finished":
-                        return
+                if told and told[-1].type == "run.finished":  # a run that was retried goes on after an end
+                    return
                 try:
                     live = _live(json.loads((await subscription.next(ASK_AGAIN)).data))
                 except TimeoutError:
@@ -137,31 +148,32 @@ class Client:
                     yield live
                     if live.type == "run.finished":
                         return
-        finally:
-            forget()
-            announcing.cancel()
-            await asyncio.gather(announcing, return_exceptions=True)
-            await asked.unsubscribe()
-            await subscription.unsubscribe()
 
     async def _announce(self, run: Run) -> None:
         """Workers tell the live events of a run to who announces that they read them."""
         await self._transport.publish(f"{self._root}.watch.{self._address(run)}")
 
     async def _keep_announcing(self, run: Run, asked: Any, lost: asyncio.Event) -> None:
-        """Announces again when a worker asks, and in time. What was told before all workers knew was missed."""
-        known = False
+        """Announces again when a worker asks, and in time. What was told before all workers knew, or after they had forgotten, was
+        missed."""
+        known, last = False, monotonic()
         while True:
+            was_known = known
             try:
                 await asked.next(WATCH_EVERY)
-                known = False
+                known = was_known = False
             except TimeoutError:
-                if known:
-                    await self._announce(run)
-                    continue
                 known = True
+            except AgentdError as e:
+                if e.code != "permission_denied":
+                    raise
+                await asyncio.sleep(WATCH_EVERY)  # it may not hear workers ask
+                known = True
+            missed = not was_known or monotonic() - last > WATCH_LASTS
             await self._announce(run)
-            lost.set()
+            last = monotonic()
+            if missed:
+                lost.set()
 
     async def wait(self, run: Run, timeout: float | None = None) -> Result:
         """The result of a run, when it has ended.
@@ -198,9 +210,11 @@ class Client:
                 with contextlib.suppress(Unavailable):  # where the connection is closed, the subscription says so
                     if found := await self._stored(subject):
                         return wire.decode(found.data)
-                with contextlib.suppress(TimeoutError):
-                    return wire.decode((await subscription.next(pause)).data)
-                pause = min(2 * pause, LOOK_AGAIN)
+                try:  # what is heard may be an end that the stream has refused: it only says when to look
+                    await subscription.next(pause)
+                    pause = LOOK_FIRST
+                except TimeoutError:
+                    pause = min(2 * pause, LOOK_AGAIN)
         finally:
             await subscription.unsubscribe()
 
@@ -257,8 +271,9 @@ class Client:
     async def _reply(self, run: Run, asked: dict[str, Any], kind: str, data: dict[str, Any]) -> str:
         tokens = f"{wire.domain_token(asked.get('domain'))}.{wire.token(asked['type'])}.{self._address(run)}.{asked['event']}"
         event = self._event(wire.new_id(asked["event"] + "-answer"), kind, run.name, data)
-        event |= {"dataschema": asked.get("schema"), "parentid": asked["event"]}
-        await self._store(self._named(f"{self._root}.in.{tokens}"), event)
+        subject = f"{self._root}.in.{tokens}"
+        event |= {"dataschema": asked.get("schema"), "to": subject, "parentid": asked["event"]}
+        await self._store(self._named(subject), event)
         return event["id"]
 
     async def _control(self, verb: str, run: Run, data: dict[str, Any], who: str) -> None:
@@ -294,9 +309,20 @@ class Client:
             return
 
     async def _ask(self, agent: str, query: dict[str, Any]) -> dict[str, Any]:
-        answer = await self._transport.request(
-            self._named(f"{self._root}.get.{wire.token(agent)}"), json.dumps(query).encode(), timeout=10
-        )
+        """Asks workers: of runs that the principal started, and where those are others', as one who may see all, if it may."""
+        subject = f"{self._root}.get.{wire.token(agent)}"
+        try:
+            return await self._ask_on(self._named(subject), query)
+        except AgentdError as e:
+            if e.code != "permission_denied" or not self._who:
+                raise
+            try:
+                return await self._ask_on(subject, query)
+            except AgentdError as other:
+                raise e if other.code == "permission_denied" else other from None
+
+    async def _ask_on(self, subject: str, query: dict[str, Any]) -> dict[str, Any]:
+        answer = await self._transport.request(subject, json.dumps(query).encode(), timeout=10)
         code, text = answer.headers.get("Nats-Service-Error-Code"), answer.headers.get("Nats-Service-Error", "")
         if code:
             raise Unavailable(text) if code == "unavailable" else AgentdError(code, text)
@@ -321,6 +347,11 @@ class Client:
     async def _stored(self, subject: str) -> Message | None:
         found = await self._transport.request(f"$JS.API.DIRECT.GET.{wire.stream(self._root, 'DONE')}.{subject}")
         return found if found.status == 0 and found.data else None
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def _not_yet(e: AgentdError) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
+import math
 import re
-from pathlib import Path
+from fractions import Fraction
 from typing import Any
 
 from . import wire
@@ -25,16 +26,40 @@ _DIALECTS = {
 _NEWEST_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def read(path: Path) -> dict[str, Any]:
-    """The contract in a JSON or YAML file."""
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".json":
-        return json.loads(text)
+def faults(contract: dict[str, Any]) -> list[dict[str, str]]:
+    """What keeps a contract from being served."""
+    found = []
+
+    def fault(path: str, expected: str, got: Any) -> None:
+        found.append({"path": path, "expected": expected, "got": str(got)})
+
+    if not contract.get("uri"):
+        fault("$.uri", "a URI", "nothing")
+    if not _is_name(contract.get("type")):
+        fault("$.type", "a name", repr(contract.get("type")))
+    versions = contract.get("versions") or {}
+    if not versions:
+        fault("$.versions", "at least one", "none")
+    for version, definition in versions.items():
+        path = f"$.versions[{json.dumps(version)}]"
+        if not _VERSION.fullmatch(version) or version == "0.0.0":
+            fault(path, "a semantic version above 0.0.0", version)
+        if not isinstance(definition.get("accepts"), (dict, bool)):
+            fault(f"{path}.accepts", "a schema", repr(definition.get("accepts")))
+        emits = definition.get("emits") or {}
+        if not emits:
+            fault(f"{path}.emits", "at least one answer", "none")
+        for name in emits:
+            if not _is_name(name) or name == f"sys.{contract.get('type')}.error":
+                fault(f"{path}.emits", "names of answers other than the system error", name)
+    return found
+
+
+def _is_name(name: Any) -> bool:
     try:
-        import yaml
-    except ImportError:
-        raise ImportError(f"{path} needs the package pyyaml; or use JSON: agentd contracts show --json") from None
-    return yaml.safe_load(text)
+        return isinstance(name, str) and bool(wire.token(name))
+    except AgentdError:
+        return False
 
 
 def called(contract: dict[str, Any], event: dict[str, Any]) -> str:
@@ -87,7 +112,7 @@ class Checks:
             return None
         import jsonschema
 
-        declared = schema.get("$schema", _NEWEST_DIALECT)
+        declared = schema.get("$schema", _NEWEST_DIALECT) if isinstance(schema, dict) else _NEWEST_DIALECT
         name = _DIALECTS.get(str(declared).removesuffix("#").replace("https:", "http:", 1))
         if name is None:
             return self._unchecked(f"the dialect {declared} is not known")
@@ -96,9 +121,23 @@ class Checks:
             validator.check_schema(schema)
         except jsonschema.SchemaError as e:
             return self._unchecked(f"{e.json_path}: {e.message}")
-        return validator(schema)
+        return jsonschema.validators.extend(validator, {"multipleOf": _multiple_of})(schema)
 
     def _unchecked(self, why: str) -> None:
         if why not in self._said:
             log.warning("data is checked by agentd alone, not here, because of its schema: %s", why)
         self._said.add(why)
+
+
+def _multiple_of(validator: Any, of: Any, data: Any, schema: Any) -> Any:
+    """multipleOf of numbers as they are written: 0.07 is one of 0.01, which their floats do not say."""
+    if not validator.is_type(data, "number") or isinstance(data, float) and not math.isfinite(data):
+        return
+    if (_written(data) / _written(of)).denominator != 1:
+        import jsonschema
+
+        yield jsonschema.ValidationError(f"{data!r} is not a multiple of {of}")
+
+
+def _written(number: int | float) -> Fraction:
+    return Fraction(number if isinstance(number, int) else repr(float(number)))

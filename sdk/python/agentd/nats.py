@@ -36,7 +36,7 @@ class Subscription:
         self._connection, self.sid, self.subject = connection, sid, subject
         self._waiting: deque[Message] = deque(maxlen=BUFFER)
         self._arrived = asyncio.Event()
-        self._over = ""
+        self._over: AgentdError | None = None
         self.missed = False
 
     def deliver(self, message: Message) -> None:
@@ -44,16 +44,17 @@ class Subscription:
         self._waiting.append(message)
         self._arrived.set()
 
-    def end(self, why: str) -> None:
+    def end(self, why: AgentdError) -> None:
         self._over = why
         self._arrived.set()
 
     async def next(self, timeout: float | None = None) -> Message:
-        """The next message. Raises TimeoutError, and Unavailable when no more come."""
+        """The next message. Raises TimeoutError, Unavailable when no more come, and AgentdError: permission_denied where the server refused
+        the subscription."""
         async with asyncio.timeout(timeout):
             while not self._waiting:
                 if self._over:
-                    raise Unavailable(self._over, retryable=False)
+                    raise self._over
                 self._arrived.clear()
                 await self._arrived.wait()
         return self._waiting.popleft()
@@ -99,8 +100,8 @@ class Connection:
         """Connects to one of the servers in a comma-separated list. The first may have the login, user:password@ or token@, where the
         arguments have none. inbox_prefix is by default that of `agentd nats-config` for the user and the root, which is that of a
         Client, and _INBOX without a user. Raises Unavailable when none answers in time, AgentdError: permission_denied when the login
-        is refused."""
-        servers = [s if "//" in s else "nats://" + s for s in url.split(",")]
+        is refused, config for what is no address."""
+        servers = _checked(url)
         user, password, token = _login(servers[0], user, password, token)
         tls = None
         if ca or cert or any(urlsplit(s).scheme == "tls" for s in servers):
@@ -139,7 +140,7 @@ class Connection:
             self._running.cancel()
             await asyncio.wait({self._running})
         for subscription in self._subscriptions.values():
-            subscription.end(CLOSED)
+            subscription.end(Unavailable(CLOSED, retryable=False))
         self._fail()
         self._ready.set()  # who waits for the connection is told too
 
@@ -190,28 +191,35 @@ class Connection:
         self._numbers += 1
         subscription = Subscription(self, self._numbers, subject)
         self._subscriptions[subscription.sid] = subscription
-        await self._tell(f"SUB {subject} {subscription.sid}")
+        self._tell(f"SUB {subject} {subscription.sid}")
         return subscription
 
     async def unsubscribe(self, subscription: Subscription) -> None:
         if self._subscriptions.pop(subscription.sid, None):
-            await self._tell(f"UNSUB {subscription.sid}")
-        subscription.end("the subscription has ended")
+            self._tell(f"UNSUB {subscription.sid}")
+        subscription.end(Unavailable("the subscription has ended", retryable=False))
 
     def _check_open(self) -> None:
         if self._closed:
             raise Unavailable(CLOSED, retryable=False)
 
-    async def _tell(self, operation: str) -> None:
+    def _tell(self, operation: str) -> None:
         """Of a subscription; a server that is not there is told of all when it is."""
         if self._ready.is_set():
-            await self._send(operation.encode() + b"\r\n")
+            self._write(operation.encode() + b"\r\n")
 
-    async def _send(self, data: bytes) -> None:
-        """What a connection does not take that is lost just now is lost with it, which whoever reads from it notices."""
+    def _write(self, data: bytes) -> None:
+        """Sends without waiting for what was sent before. What a connection does not take that is lost just now is lost with it, which
+        whoever reads from it notices."""
         if self._writer:
             with contextlib.suppress(OSError):
                 self._writer.write(data)
+
+    async def _send(self, data: bytes) -> None:
+        """Sends, and waits while the server takes no more."""
+        self._write(data)
+        if self._writer:
+            with contextlib.suppress(OSError):
                 await self._writer.drain()
 
     async def _run(self) -> None:
@@ -240,7 +248,7 @@ class Connection:
 
     async def _connect(self, server: str) -> asyncio.StreamReader:
         address = urlsplit(server)
-        host, port = address.hostname or "127.0.0.1", address.port or 4222
+        host, port = address.hostname, address.port or 4222
         async with asyncio.timeout(CONNECT_TIMEOUT):
             reader, self._writer = await asyncio.open_connection(host, port, limit=2**20)
             try:
@@ -305,7 +313,7 @@ class Connection:
                 self._writer.transport.abort()
                 return
             self._pongs += 1
-            await self._send(b"PING\r\n")
+            self._write(b"PING\r\n")
 
     async def _operation(self, reader: asyncio.StreamReader, line: bytes) -> None:
         operation, _, rest = line.rstrip(b"\r\n").partition(b" ")
@@ -313,7 +321,7 @@ class Connection:
             case b"MSG" | b"HMSG":
                 await self._message(reader, operation.upper() == b"HMSG", rest.decode().split())
             case b"PING":
-                await self._send(b"PONG\r\n")
+                self._write(b"PONG\r\n")
             case b"PONG":
                 self._pongs = 0
             case b"INFO":
@@ -336,13 +344,37 @@ class Connection:
             subscription.deliver(message)
 
     def _error(self, text: str) -> None:
-        """Of a permission the server says on which subject it is missing: whoever waits for an answer from there is told."""
+        """Of a permission the server says on which subject it is missing: whoever waits for an answer from there, or for messages, is told."""
         log.error("NATS says: %s", text)
         if not text.lower().startswith("permissions violation"):
             return
         for subject, answer in self._replies.values():
-            if f'"{subject}"' in text and not answer.done():
-                answer.set_exception(AgentdError("permission_denied", f"the NATS server does not let this user publish on {subject}"))
+            if f'ublish to "{subject}"' in text and not answer.done():
+                answer.set_exception(_forbidden("publish on", subject))
+        for subscription in self._subscriptions.values():
+            if f'ubscription to "{subscription.subject}"' in text:
+                subscription.end(_forbidden("subscribe to", subscription.subject))
+
+
+def _forbidden(what: str, subject: str) -> AgentdError:
+    return AgentdError("permission_denied", f"the NATS server does not let this user {what} {subject}")
+
+
+def _checked(url: str) -> list[str]:
+    """The servers of a comma-separated list. Raises AgentdError: config, without a word of the URL: what is wrong in it may be the login."""
+    servers = [s if "//" in s else "nats://" + s for s in url.split(",")]
+    for number, server in enumerate(servers, 1):
+        try:
+            address = urlsplit(server)
+            whole = address.hostname and address.port != 0 and address.path in ("", "/") and not address.query and not address.fragment
+        except ValueError:
+            whole = False
+        if not whole:
+            raise AgentdError(
+                "config", f"the address of NATS server {number} is not of the form nats://user:password@host:port; a user, a password and a token are"
+                " percent-encoded: / is %2F, ? is %3F, # is %23"
+            )
+    return servers
 
 
 def _login(server: str, user: str, password: str, token: str) -> tuple[str, str, str]:

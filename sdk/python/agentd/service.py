@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, Awaitable, Callable
 
 from . import contract as contracts
-from . import wire
+from . import files, letters, wire
 from .errors import AgentdError, ToolError, Unavailable
+from .letters import WRONG_LAST_SEQUENCE
 from .transport import Message, Transport, connect
 
 log = logging.getLogger("agentd.service")
@@ -29,8 +30,8 @@ SHORT_PULL = 1.0
 PATIENCE = 1.0
 # The server says with these codes that it has no such stream, or no such consumer.
 MISSING = (10059, 10014)
-# The server refuses to store a second answer on a reply subject with this code.
-WRONG_LAST_SEQUENCE = 10071
+# The wire has costs up to here.
+MOST_UNITS = 9_223_372_036_854
 # How many voided calls are remembered, so that one that is still to come is not begun.
 REMEMBERED = 4096
 # What others read of an error that is not for them to read.
@@ -59,12 +60,16 @@ class Service:
     With the package jsonschema, calls and answers are checked against the contract here as well; agentd checks both anyway.
     slots is how many calls are handled at once. A handler whose call is voided is cancelled: at once with hear_voids, which
     needs the right to subscribe to agentd.void.<domain>.<type>.>, and else when this program happens to be given the void.
-    root is the first token of every subject: by default AGENTD_ROOT, else agentd.
+    units is what an answer costs, errors included, unless the handler says otherwise, as "$units" of what it returns: up to six decimal
+    places count. root is the first token of every subject: by default AGENTD_ROOT, else agentd.
     """
 
-    def __init__(self, contract: dict[str, Any] | str | Path, *, slots: int = 16, hear_voids: bool = True, root: str = ""):
-        self.contract = contract if isinstance(contract, dict) else contracts.read(Path(contract))
-        self.type: str = self.contract["type"]
+    def __init__(
+        self, contract: dict[str, Any] | str | Path, *, slots: int = 16, hear_voids: bool = True, units: float = 0, root: str = "",
+    ):
+        self.contract = contract if isinstance(contract, dict) else files.read(Path(contract))
+        self.type: str = self.contract.get("type") or ""
+        self.units = units
         self.domain: str = self.contract.get("domain") or ""
         self.slots, self.hear_voids, self.root = slots, hear_voids, wire.root_of(root)
         self._handlers: dict[str, Handler] = {}
@@ -73,11 +78,13 @@ class Service:
     def handle(self, version: str = "") -> Callable[[Handler], Handler]:
         """Decorates the handler of a version; without one, of every version that has none of its own.
 
-        It takes the call and its data and returns the answer's data; what it raises becomes the call's error. One that is not async
-        holds up the others for as long as it takes.
+        It takes the call and its data and returns the answer's data, with its type as "$type" where the version emits several; what it
+        raises becomes the call's error. One that is not async holds up the others for as long as it takes.
         """
         if version and version not in self.contract["versions"]:
             raise ValueError(f"{self.type} has no version {version}: it has {', '.join(self.contract['versions'])}")
+        if version in self._handlers:
+            raise ValueError(f"{self.type} has a handler {f'of version {version}' if version else 'of all versions'} already")
 
         def register(handler: Handler) -> Handler:
             self._handlers[version] = handler
@@ -111,16 +118,14 @@ class Service:
         await _Serving(self, transport, stop or asyncio.Event()).run()
 
     def _check_servable(self) -> None:
-        versions = self.contract.get("versions") or {}
-        faults = [
-            {"path": f"{self.type} {version}", "expected": "a handler", "got": "none"} for version in versions if not self._handler(version)
+        faults = contracts.faults(self.contract) + [
+            {"path": f"{self.type} {version}", "expected": "a handler", "got": "none"}
+            for version in self.contract.get("versions") or {} if not self._handler(version)
         ]
-        if not versions:
-            faults.append({"path": "$.versions", "expected": "at least one", "got": "none"})
-        if not self.contract.get("uri"):
-            faults.append({"path": "$.uri", "expected": "a URI", "got": "nothing"})
         if self.slots < 1:
             faults.append({"path": "slots", "expected": "at least 1", "got": str(self.slots)})
+        if not _is_cost(self.units):
+            faults.append({"path": "units", "expected": "0 or more", "got": repr(self.units)})
         if faults:
             raise AgentdError("config", f"the service {self.type} cannot be run", faults=faults)
 
@@ -128,7 +133,8 @@ class Service:
         return self._handlers.get(version) or self._handlers.get("")
 
     async def answer(self, call: Call) -> dict[str, Any]:
-        """The type and data of the answer to a call, as an event with these members alone. Raises AgentdError for what the caller may read."""
+        """The type and data of the answer to a call, and its cost where the handler says one, as an event with these members alone. Raises
+        AgentdError for what the caller may read."""
         definition, handler = self.contract["versions"].get(call.version), self._handler(call.version)
         if definition is None or handler is None:
             raise AgentdError("contract_missing", f"version {call.version} of {self.type} is not served here")
@@ -137,12 +143,18 @@ class Service:
         returned = await _returned(handler, call)
         types = list(definition["emits"])
         data = dict(returned) if isinstance(returned, dict) else {}  # the handler may return the same dict again
-        kind = data.pop("$type", types[0])
+        kind, units = data.pop("$type", types[0] if len(types) == 1 else None), data.pop("$units", 0)
         if not isinstance(returned, dict) or kind not in types:
             raise TypeError(f"the handler returned {type(returned).__name__}; want a dict, with $type one of {', '.join(types)}")
+        if not _is_cost(units):
+            raise TypeError(f"the handler's $units are {units!r}; want a number of 0 or more")
         if faults := self._checks.faults(f"{call.version} emits {kind}", definition["emits"][kind], data):
             raise TypeError(f"the handler's answer does not fit {kind}: {faults}")
-        return {"type": kind, "data": data}
+        return {"type": kind, "data": data} | ({"executionunits": units} if units else {})
+
+
+def _is_cost(units: Any) -> bool:
+    return isinstance(units, (int, float)) and not isinstance(units, bool) and 0 <= units < MOST_UNITS
 
 
 async def _returned(handler: Handler, call: Call) -> Any:
@@ -200,6 +212,16 @@ def _reason(error: Exception) -> str:
     return str(error) or "the server does not answer"
 
 
+def _call_in(message: Message) -> dict[str, Any]:
+    """The call in a delivery. Its subject and the event say the same: who may do what is decided by subjects. Raises AgentdError: invalid_event."""
+    event, tokens = wire.decode(message.data), message.subject.split(".")
+    if not wire.call_of(event["id"]) or event["id"] != tokens[-1]:
+        raise AgentdError("invalid_event", "the event's id is not that of its subject")
+    if tokens[-3:-1] != wire.run_key(event.get("subject") or "").split("."):
+        raise AgentdError("invalid_event", "the event's run is not that of its subject")
+    return event
+
+
 def _kind(subject: str) -> str:
     return (subject.split(".", 2) + [""])[1]
 
@@ -209,6 +231,8 @@ class _Serving:
 
     def __init__(self, service: Service, transport: Transport, stop: asyncio.Event):
         self.service, self.transport, self.stop = service, transport, stop
+        # Of the domain and the type.
+        self.tokens = f"{wire.domain_token(service.domain)}.{wire.token(service.type)}"
         self.active: dict[str, asyncio.Task[None]] = {}
         self.voided: set[asyncio.Task[None]] = set()
         # The last calls that were voided, in hand or still to come: an ordered set of ids.
@@ -216,9 +240,8 @@ class _Serving:
         self.free = asyncio.Semaphore(service.slots)
 
     async def run(self) -> None:
-        tokens = f"{wire.domain_token(self.service.domain)}.{wire.token(self.service.type)}"
-        consumer = "svc_" + tokens.replace(".", "_")
-        hearing = asyncio.create_task(self._hear(f"{self.service.root}.void.{tokens}.>"))
+        consumer = "svc_" + self.tokens.replace(".", "_")
+        hearing = asyncio.create_task(self._hear(f"{self.service.root}.void.{self.tokens}.>"))
         try:
             consumers = await self._consumers(consumer)
             if consumers:
@@ -375,10 +398,8 @@ class _Serving:
     async def _handle(self, message: Message) -> None:
         extending = asyncio.create_task(self._extend(message))
         try:
-            answer = await self._answer(message)
-            if answer is not None and not await self._respond(wire.reply_subject(message.subject), answer):
-                return
-            await self.transport.publish(message.reply, b"+ACK")
+            if await self._settled(message):
+                await self.transport.publish(message.reply, b"+ACK")
         except asyncio.CancelledError:
             if asyncio.current_task() not in self.voided:
                 raise  # the service ends: the call is another's, who waits for its answer
@@ -397,25 +418,27 @@ class _Serving:
             with contextlib.suppress(Unavailable):
                 await self.transport.publish(message.reply, b"+WPI")
 
-    async def _answer(self, message: Message) -> dict[str, Any] | None:
-        """The answer to a delivery; None when it is not a call, which nobody can be told of."""
+    async def _settled(self, message: Message) -> bool:
+        """Whether a delivery was dealt with: a call is answered, and of what is none a dead letter tells. False leaves it to another."""
         try:
-            event = wire.decode(message.data)
-            found = wire.call_of(event["id"])
-            if not found or event["id"] != message.subject.rsplit(".", 1)[1]:
-                raise AgentdError("invalid_event", "the event's id is not that of its subject")
+            event = _call_in(message)
         except AgentdError as e:
-            log.error("a message on %s is not a call and is passed over: %s", message.subject, e)
-            return None
+            log.error("a message on %s is not a call: %s", message.subject, e)
+            return await letters.send(self.transport, self.service.root, self.tokens, message, e)
+        return await self._respond(wire.reply_subject(message.subject), await self._answer(event))
+
+    async def _answer(self, event: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a call."""
         reply = {
             "specversion": "1.0", "id": f"{event['id']}-answer", "source": self.service.type, "subject": event.get("subject"),
-            "time": wire.now(), "datacontenttype": "application/json", "parentid": event["id"], "to": event.get("redirectto"),
+            "time": wire.now(), "datacontenttype": "application/json", "parentid": event["id"],
+            "to": event.get("redirectto") or event["source"], "executionunits": self.service.units or None,
             **{name: event.get(name) for name in ("accesscontrol", "traceparent", "tracestate")},
         }
         try:
             version = contracts.called(self.service.contract, event)
             call = Call(
-                key=found[0], id=event["id"], data=event["data"], version=version, agent=event.get("agent") or "",
+                key=wire.call_of(event["id"])[0], id=event["id"], data=event["data"], version=version, agent=event.get("agent") or "",
                 run=event.get("subject") or "", event=event,
             )
             schema = event.get("dataschema") or f"{self.service.contract['uri']}/{version}"

@@ -20,7 +20,7 @@ class Message:
 
 class Subscription(Protocol):
     """An iterator over messages. One that is too slow loses the oldest, and missed becomes true. next raises TimeoutError, and
-    Unavailable that is not retryable when no more come."""
+    Unavailable that is not retryable when no more come, and AgentdError: permission_denied where the server refused it."""
 
     subject: str
     missed: bool

@@ -72,6 +72,16 @@ class Asked(unittest.IsolatedAsyncioTestCase):
              {"decision": "allow", "calls": [{"call": "c2", "decision": "deny", "args_sha256": "two"}]}),
             (BATCH, "allow", {"calls": [{"call": "c2", "args_sha256": "one"}]}, "decision_refused"),
             (BATCH, "allow", {"calls": [{"call": "c3"}]}, "decision_refused"),
+            (ONE, "deny", {"reason": None, "all": False, "calls": [], "scope": "", "uses": 0, "expires": None}, {"decision": "deny", "args_sha256": "one"}),
+            (ONE, "allow", {"args": {}}, {"decision": "allow", "args_sha256": "one", "args": {}}),
+            (ONE, "result", {"result": {}}, {"decision": "result", "args_sha256": "one", "result": {}}),
+            (ONE, "allow", {"reasn": "no"}, "decision_refused"), (ONE, "allow", {"reasn": None}, "decision_refused"),
+            (BATCH, "allow", {"calls": [{"call": "c1", "reason": None, "decision": ""}], "reason": None},
+             {"decision": "allow", "calls": [{"call": "c1", "args_sha256": "one"}]}),
+            (BATCH, "allow", {"calls": [{"call": "c1", "decision": "alow"}]}, "decision_refused"),
+            (BATCH, "allow", {"calls": [{"call": "c1", "decision": "viewed"}]}, "decision_refused"),
+            (BATCH, "allow", {"calls": [{"call": "c1", "scope": "run"}]}, "decision_refused"),
+            (BATCH, "allow", {"calls": ["c1"]}, "decision_refused"), (BATCH, "allow", {"calls": "c1"}, "decision_refused"),
         ):
             with self.subTest(decision=decision, terms=terms):
                 self.assertEqual(await self.sent(PERMISSION, asked, lambda client: client.decide(RUN, decision, **terms)), want)
@@ -91,6 +101,31 @@ class Asked(unittest.IsolatedAsyncioTestCase):
         ):
             with self.subTest(given=given):
                 self.assertEqual(await self.sent("", {}, lambda client: client.start(**{"agent": "desk"} | given)), want)
+
+    async def test_limits_of_starts(self):
+        names = ("requirepermission", "tokenbudget", "constraints", "tags", "tracestate")
+        for given, want in (
+            ({}, {}), ({"require": [], "tokens": 0, "tags": {}}, {}),
+            ({"require": ["send_mail", "pay_*"], "tokens": 7}, {"requirepermission": "send_mail,pay_*", "tokenbudget": "7"}),
+            ({"require": ("pay",), "tracestate": "a=b"}, {"requirepermission": "pay", "tracestate": "a=b"}),
+            ({"constraints": {"read_only": True, "deny": ["é"]}}, {"constraints": '{"deny":["é"],"read_only":true}'}), ({"constraints": {}}, {"constraints": "{}"}),
+            ({"tags": {"tenant": "acme", "order": "7=8", "a.b_c-": ""}}, {"tags": "a.b_c-=,order=7=8,tenant=acme"}),
+            ({"tags": {str(i): "é" * 64 for i in range(16)}}, {"tags": ",".join(f"{i}={'é' * 64}" for i in sorted(map(str, range(16))))}),
+            *((refused, "invalid_event") for refused in (
+                {"require": "send_mail"}, {"require": b"pay"}, {"require": [7]}, {"require": ["pay", " "]}, {"tokens": True}, {"tokens": -1}, {"tokens": 1.5}, {"tokens": "7"},
+                {"constraints": [1]}, {"constraints": {"deny": {1}}}, {"constraints": {"deny": ["x" * 8192]}},
+                {"tags": {str(i): "" for i in range(17)}}, {"tags": {"A": "1"}}, {"tags": {"": "1"}}, {"tags": {"a" * 33: "1"}},
+                {"tags": {"a": "1,b=2"}}, {"tags": {"a": "1\n"}}, {"tags": {"a": "é" * 65}}, {"tags": {"a": 1}}, {"tags": {1: "a"}}, {"tags": {"a": "\ud800"}},
+            )),
+        ):
+            with self.subTest(given=given):
+                connection = Connection("", {})
+                try:
+                    await Client(connection).start("desk", {}, **given)
+                    got = {name: value for name, value in connection.stored[0].items() if name in names}
+                except AgentdError as e:
+                    got = e.code
+                self.assertEqual(got, want)
 
 
 if __name__ == "__main__":

@@ -74,6 +74,26 @@ class Connected(unittest.IsolatedAsyncioTestCase):
             await self.connection.publish("after")
         await self.told(1, b"SUB before", b"SUB refused", b"SUB meanwhile", b"PUB after")
 
+    async def test_who_may_not_subscribe_is_told_so(self):
+        subscription = await self.connection.subscribe("refused")
+        with self.assertRaises(AgentdError) as caught:
+            await subscription.next(5)
+        self.assertEqual((type(caught.exception), caught.exception.code), (AgentdError, "permission_denied"))
+        self.assertIn("subscribe to refused", caught.exception.message)
+
+    async def test_who_gives_up_following_while_the_connection_is_lost_leaves_nothing(self):
+        self.greeted.clear()
+        self.connections[0][1].close()
+        await self.told(1, b"PING")  # it is there again, and not yet ready
+        following = asyncio.create_task(self.told_of(Client(self.connection), Run("desk", "trip", "init")))
+        while len(self.connection._subscriptions) < 2:
+            await asyncio.sleep(0)
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        self.assertEqual((self.connection._subscriptions, self.connection._reconnected), ({}, []))
+        self.greeted.set()
+        await self.connection._ready.wait()
+
     async def test_what_uses_a_closed_connection_is_told_so(self):
         client, run = Client(self.connection), Run("desk", "trip", "init")
         waiting = [asyncio.create_task(do) for do in (
@@ -151,6 +171,19 @@ class Login(unittest.IsolatedAsyncioTestCase):
         ):
             with self.subTest(server=server, given=given):
                 self.assertEqual(_login(server, *given), want)
+
+    async def test_is_not_told_where_the_address_is_none(self):
+        for url in (
+            "nats://ann:s3/cret@host", "nats://ann:3/cret@host", "nats://ann:3?cret@host", "nats://ann:3#cret@host", "nats://ann:cret@host:port",
+            "nats://ann:cret@host:70000", "nats://ann:cret@", "nats://ann:cret@[::1", "nats://other, nats://ann:cret@host:0", "ann:cret//@host", "",
+        ):
+            with self.subTest(url=url):
+                with self.assertRaises(AgentdError) as caught:
+                    await Connection.open(url, timeout=0.1)
+                self.assertEqual(caught.exception.code, "config")
+                for secret in ("ann", "cret", "s3"):
+                    self.assertNotIn(secret, str(caught.exception))
+                self.assertIsNone(caught.exception.__cause__)
 
     async def refused(self, greeting):
         """The error of a login at a server that says this, and then nothing."""

@@ -27,8 +27,9 @@ class Trouble(unittest.TestCase):
 
 
 class Lost(unittest.IsolatedAsyncioTestCase):
-    async def said(self, closes):
-        """What a connection says of a server that answers its first ping, and then closes it or no longer answers."""
+    async def said(self, closes, send=None):
+        """What a connection says of a server that answers its first ping, and then closes it or no longer answers. send is done to it before."""
+        over = asyncio.Event()
 
         async def serve(reader, writer):
             writer.write(b"INFO {}\r\n")
@@ -36,16 +37,21 @@ class Lost(unittest.IsolatedAsyncioTestCase):
                 pass
             writer.write(b"PONG\r\n")
             if not closes:
-                await reader.read()
+                await (over.wait() if send else reader.read())
             writer.close()
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         with self.assertLogs("agentd.nats", "INFO") as said:
             connection = await nats.Connection.open(f"nats://ann:secret@127.0.0.1:{port}")
-            while len(said.output) < 2:
-                await asyncio.sleep(0)
+            sending = asyncio.create_task(send(connection)) if send else None
+            async with asyncio.timeout(5):
+                while len(said.output) < 2:
+                    await asyncio.sleep(0)
+            if sending:
+                sending.cancel()
             await connection.close()
+        over.set()
         server.close()
         self.assertEqual(said.output[0], f"INFO:agentd.nats:connected to NATS at 127.0.0.1:{port}")
         return said.output[1].partition("lost: ")[2]
@@ -56,3 +62,11 @@ class Lost(unittest.IsolatedAsyncioTestCase):
     async def test_silent(self):
         with mock.patch.object(nats, "PING_EVERY", 0.01):
             self.assertEqual(await self.said(closes=False), "the server does not answer")
+
+    async def test_silent_and_taking_nothing(self):
+        async def send(connection):
+            while True:
+                await connection.publish("much", b"x" * 2**20)
+
+        with mock.patch.object(nats, "PING_EVERY", 0.01):
+            self.assertEqual(await self.said(closes=False, send=send), "the server does not answer")

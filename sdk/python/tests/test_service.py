@@ -7,21 +7,30 @@ import logging
 import unittest
 from unittest import mock
 
-from agentd import service
+from agentd import service, wire
 from agentd.errors import AgentdError, ToolError, Unavailable
 from agentd.service import Service
 from agentd.transport import Message
 
 CALL = "c1-0-" + "a" * 26
-DELIVERED = f"agentd.out.local.weather_forecast.desk.253.run.{CALL}"
-CONTRACT = {"uri": "#/weather/forecast", "type": "weather.forecast", "versions": {"1.0.0": {
-    "accepts": {}, "emits": {"weather.forecast.done": {}, "weather.unknown": {}},
-}}}
+DELIVERED = f"agentd.out.local.weather_forecast.desk.{wire.run_key('trip')}.{CALL}"
+# The 7th message of AGENTD_OUT.
+SETTLE = "$JS.ACK.AGENTD_OUT.svc_local_weather_forecast.1.7.3.1790000000800.0"
+LETTER = "agentd.dlq.invalid_event.agentd_out.7.local.weather_forecast"
 
 
-def delivery(subject=DELIVERED, **attributes):
-    event = {"specversion": "1.0", "id": CALL, "source": "s", "type": "weather.forecast", "dataschema": "#/weather/forecast/1.0.0"}
-    return Message(subject, json.dumps(event | attributes).encode(), "settle")
+def contract(*emits):
+    return {"uri": "#/weather/forecast", "type": "weather.forecast", "versions": {"1.0.0": {"accepts": {}, "emits": dict.fromkeys(emits, {})}}}
+
+
+CONTRACT, SEVERAL = contract("weather.forecast.done"), contract("weather.forecast.done", "weather.unknown")
+
+
+def delivery(delivered=DELIVERED, **attributes):
+    event = {
+        "specversion": "1.0", "id": CALL, "source": "s", "type": "weather.forecast", "subject": "trip", "dataschema": "#/weather/forecast/1.0.0",
+    }
+    return Message(delivered, json.dumps(event | attributes).encode(), SETTLE)
 
 
 async def sunny(call, data):
@@ -50,7 +59,8 @@ class Connection:
 
     def __init__(self, *messages, failures=()):
         self.messages, self.failures = list(messages), list(failures)
-        self.answers, self.settled, self.subscribed, self.asked = [], [], [], []
+        self.answers, self.settled, self.subscribed, self.asked, self.letters = [], [], [], [], []
+        self.on_letter = lambda: b"{}"
 
     def new_inbox(self):
         return "inbox"
@@ -65,7 +75,7 @@ class Connection:
         return Inbox(subject, self.messages)
 
     async def publish(self, subject, data=b"", headers=None, reply=""):
-        if subject == "settle":
+        if subject.startswith("$JS.ACK."):
             self.settled.append(data)
 
     async def request(self, subject, data=b"", headers=None, timeout=5.0):
@@ -74,6 +84,9 @@ class Connection:
             return Message("", b'{"config": {}}')
         if len(data) > 2**20:
             raise AgentdError("too_large", "it is")
+        if ".dlq." in subject:
+            self.letters.append((subject, headers, data))
+            return Message("", self.on_letter())
         self.answers.append(json.loads(data))
         return Message("", b"{}")
 
@@ -90,9 +103,9 @@ class Serving(unittest.IsolatedAsyncioTestCase):
         self.addCleanup(logging.disable, logging.NOTSET)
 
     @contextlib.asynccontextmanager
-    async def serving(self, handler, *messages, **options):
+    async def serving(self, handler, *messages, contract=CONTRACT, units=0, **options):
         """The connection, and the task of a service that is cancelled at the end."""
-        serving = Service(CONTRACT, hear_voids=False)
+        serving = Service(contract, hear_voids=False, units=units)
         serving.handle()(handler)
         connection = Connection(*messages, **options)
         task = asyncio.create_task(serving.serve(connection))
@@ -102,9 +115,9 @@ class Serving(unittest.IsolatedAsyncioTestCase):
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def answer(self, handler, **attributes):
+    async def answer(self, handler, *, contract=CONTRACT, units=0, **attributes):
         """The one answer to a call, which is acknowledged then."""
-        async with self.serving(handler, delivery(**attributes)) as (connection, _):
+        async with self.serving(handler, delivery(**attributes), contract=contract, units=units) as (connection, _):
             await until(lambda: connection.settled)
         self.assertEqual(connection.settled, [b"+ACK"])
         self.assertEqual(len(connection.answers), 1)
@@ -213,8 +226,8 @@ class Serving(unittest.IsolatedAsyncioTestCase):
         logging.disable(logging.NOTSET)
         for returned, said in (
             (None, "returned NoneType; want a dict"), ([], "returned list; want a dict"), ("sunny", "returned str; want a dict"),
-            ({"$type": "weather.other"}, "with $type one of weather.forecast.done, weather.unknown"),
-            ({"degrees": float("nan")}, "expected JSON, which is of dict, list, str, finite numbers"),
+            ({"$type": "weather.other"}, "with $type one of weather.forecast.done"), ({"$units": -1}, "$units are -1"), ({"$units": True}, "$units are True"),
+            ({"$units": "7"}, "$units are '7'"), ({"$units": float("nan")}, "$units are nan"), ({"$units": 1e13}, "$units are 1"), ({"degrees": float("nan")}, "expected JSON, which is of dict, list, str, finite numbers"),
         ):
             async def forecast(call, data):
                 return returned
@@ -252,7 +265,88 @@ class Serving(unittest.IsolatedAsyncioTestCase):
         empty.handle()(sunny)
         with self.assertRaises(AgentdError) as caught:
             await empty.serve(Connection())
-        self.assertEqual([fault["path"] for fault in caught.exception.faults], ["$.versions", "$.uri"])
+        self.assertEqual([fault["path"] for fault in caught.exception.faults], ["$.uri", "$.versions"])
+        definition = {"accepts": {}, "emits": {"done": {}}}
+        bad = {"uri": "#/a", "type": "a b", "versions": {
+            "1.0": definition, "0.0.0": definition, "1.0.0": {"accepts": [], "emits": {}}, "1.1.0": {"emits": {"x y": {}, "sys.a b.error": {}}},
+        }}
+        nameless = {"uri": "#/a", "versions": {"1.0.0": {"accepts": True, "emits": {"done": True}}}}
+        for contract, units, paths in (
+            (bad, -1, ["$.type", '$.versions["1.0"]', '$.versions["0.0.0"]', '$.versions["1.0.0"].accepts', '$.versions["1.0.0"].emits',
+                       '$.versions["1.1.0"].accepts', '$.versions["1.1.0"].emits', '$.versions["1.1.0"].emits', "units"]),
+            (nameless, 0, ["$.type"]),
+        ):
+            served = Service(contract, units=units)
+            served.handle()(sunny)
+            with self.assertRaises(AgentdError) as caught:
+                await served.serve(Connection())
+            self.assertEqual((caught.exception.code, [fault["path"] for fault in caught.exception.faults]), ("config", paths))
+
+    def test_a_version_has_one_handler(self):
+        for first, second in (("", ""), ("1.0.0", "1.0.0")):
+            served = Service(CONTRACT)
+            served.handle(first)(sunny)
+            with self.assertRaises(ValueError):
+                served.handle(second)
+        served.handle()(sunny)  # of every other version
+
+    async def test_what_is_not_a_call_is_a_dead_letter(self):
+        other = wire.run_key("other")
+        for message, detail in (
+            (Message(DELIVERED, b"{", SETTLE, {"A": "b", "Nats-Msg-Id": "1", "agentd-settled": "x", "Agentd-Reason": "y"}), "the body is not a CloudEvent"),
+            (delivery(id="another"), "the event's id is not that of its subject"), (delivery(subject="other"), "the event's run is not that of its subject"),
+            (delivery(DELIVERED.replace(wire.run_key("trip"), other)), "the event's run is not that of its subject"),
+        ):
+            with self.subTest(detail=detail):
+                async with self.serving(sunny, message) as (connection, _):
+                    await until(lambda: connection.settled)
+                self.assertEqual((connection.settled, connection.answers), ([b"+ACK"], []))
+                [(subject, headers, data)] = connection.letters
+                self.assertEqual((subject, data), (LETTER, message.data))
+                self.assertTrue(headers.pop("agentd-detail").startswith(f"invalid_event: {detail}"))
+                own = {"A": "b"} if message.headers else {}
+                self.assertEqual(headers, own | {
+                    "agentd-reason": "invalid_event", "agentd-subject": message.subject, "Nats-Expected-Last-Subject-Sequence": "0",
+                })
+
+    async def test_a_dead_letter_that_cannot_be(self):
+        def forbidden():
+            raise AgentdError("permission_denied", "no")
+
+        def away():
+            raise Unavailable("away")
+
+        for on_letter, settled in (
+            (lambda: b'{"error": {"err_code": 10071}}', True), (forbidden, True), (away, False), (lambda: b'{"error": {"err_code": 10077}}', False),
+        ):
+            async with self.serving(sunny) as (connection, _):
+                connection.on_letter = on_letter
+                connection.messages += [delivery(id="another"), delivery()]
+                await until(lambda: connection.answers and len(connection.settled) == 1 + settled)
+            self.assertEqual(len(connection.letters), 1)
+        large = Message(DELIVERED, b"x" * (2**20 + 1), SETTLE.replace("$JS.ACK.", "$JS.ACK.hub.account.") + ".random", {"A": "b"})
+        async with self.serving(sunny, large) as (connection, _):
+            await until(lambda: connection.settled)
+        [(subject, headers, data)] = connection.letters
+        self.assertEqual((subject, headers["agentd-omitted"], "A" in headers, data), (LETTER, "true", False, b""))
+
+    async def test_answers_have_the_attributes_of_their_calls(self):
+        for attributes, to in (({"redirectto": "there"}, "there"), ({}, "s")):
+            answer = await self.answer(sunny, **attributes)
+            self.assertEqual((answer["to"], answer["subject"], answer["parentid"]), (to, "trip", CALL))
+
+    async def test_answers_say_what_they_cost(self):
+        async def dear(call, data):
+            return {"text": "sunny", "$units": 2.5}
+
+        async def fails(call, data):
+            raise ToolError("no")
+
+        for handler, units, cost in ((sunny, 0, None), (sunny, 0.25, 0.25), (dear, 0.25, 2.5), (fails, 0.25, 0.25)):
+            with self.subTest(handler=handler.__name__, units=units):
+                answer = await self.answer(handler, units=units)
+                self.assertEqual(answer.get("executionunits"), cost)
+                self.assertNotIn("$units", answer["data"])
 
     async def test_a_service_ends_with_its_connection(self):
         closed = Unavailable("closed", retryable=False)
@@ -277,6 +371,10 @@ class Serving(unittest.IsolatedAsyncioTestCase):
             await until(lambda: connection.settled or task.done())
         self.assertEqual(connection.settled, [b"+ACK"])
 
+    async def test_of_several_types_an_answer_says_which(self):
+        answer = await self.answer(sunny, contract=SEVERAL)
+        self.assertEqual((answer["type"], answer["data"]["code"]), ("sys.weather.forecast.error", "internal"))
+
     async def test_the_same_dict_is_the_same_answer(self):
         unknown = {"$type": "weather.unknown", "text": "nobody knows"}
 
@@ -284,7 +382,7 @@ class Serving(unittest.IsolatedAsyncioTestCase):
             return unknown
 
         for _ in range(2):
-            self.assertEqual((await self.answer(forecast))["type"], "weather.unknown")
+            self.assertEqual((await self.answer(forecast, contract=SEVERAL))["type"], "weather.unknown")
 
 
 if __name__ == "__main__":

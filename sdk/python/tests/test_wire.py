@@ -17,6 +17,7 @@ EVENT = {"specversion": "1.0", "id": "1", "source": "s", "type": "t"}
 
 class Vectors(unittest.TestCase):
     def each(self, section):
+        self.assertTrue(VECTORS[section], f"there are no {section}")
         for vector in VECTORS[section]:
             with self.subTest(section=section, vector=vector):
                 yield vector

@@ -1,9 +1,14 @@
-"""Starts a run of the agent desk with sdk/python, answers its question with data, decides on its calls one by one, and prints its result."""
+"""Starts a run of the agent desk with sdk/python, answers its question with data, decides on its calls one by one, and prints what it sees as JSON
+lines."""
 
 import asyncio
 import json
 
 from agentd import AgentdError, Client, Run, connect
+
+
+def say(what, value):
+    print(json.dumps([what, value]), flush=True)
 
 
 async def until_asked(client: Client, run: Run, kind: str):
@@ -28,8 +33,9 @@ async def main() -> None:
     denied = {"call": second["call"], "decision": "deny", "reason": "too far"}
     await client.decide(run, "allow", calls=[{"call": first["call"]}, denied])
     result = await client.wait(run, timeout=60)
-    assert await client.wait(run, timeout=60) == result  # nobody tells of it any more: it is in its stream
-    print(json.dumps(result.data), flush=True)
+    for told in result.data["response"].split("\n"):
+        say("result", told)
+    say("again", await client.wait(run, timeout=60) == result)  # nobody tells of it any more: it is in its stream
     await transport.close()
 
 
