@@ -29,6 +29,15 @@ func (c *Conn) SetNote(ctx context.Context, name string, note []byte) error {
 	return c.keepLast(ctx, c.leaseSubject(name), note, noteKept)
 }
 
+// Lasting is Note of what lasts; nothing is noted where the streams are not made yet.
+func (c *Conn) Lasting(ctx context.Context, name string) ([]byte, error) {
+	noted, err := c.Note(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, nil
+	}
+	return noted, err
+}
+
 // SetLasting is SetNote for as long as the stream is there, not for noteKept.
 func (c *Conn) SetLasting(ctx context.Context, name string, note []byte) error {
 	return c.keep(ctx, c.leaseSubject(name), note)

@@ -27,7 +27,7 @@ func byChance(t *testing.T) *rand.Rand {
 		of = rand.Uint64()
 	}
 	t.Logf("-reconcile.seed=%d", of)
-	return rand.New(rand.NewPCG(of, 0)) //nolint:gosec // nobody guesses it
+	return rand.New(rand.NewPCG(of, 0))
 }
 
 // taken are the files of the streams.

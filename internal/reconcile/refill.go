@@ -109,7 +109,8 @@ func (p *pass) mayMiss(ctx context.Context, x belongings, s runner.StoredRun) (*
 		return nil, nil //nolint:nilerr // what cannot be read is for passes that look at all runs
 	}
 	agent := wire.NameToken(e.Head.Agent)
-	if _, mine := p.agents[agent]; !mine || p.failed[agent] != nil || e.At < p.refillFrom[agent] || e.Head.Purged != nil {
+	_, mine := p.agents[agent]
+	if _, failed := p.failed[agent]; !mine || failed || e.At < p.refillFrom[agent] || e.Head.Purged != nil {
 		return nil, nil
 	}
 	p.report.Runs++

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"agentd/internal/broker"
 	"agentd/internal/state"
 	"agentd/sdk"
@@ -43,10 +41,7 @@ func (h *home) markName() string { return "store_" + h.ID }
 
 // homeOf is what is noted; nil is that nobody has said which store it is.
 func homeOf(ctx context.Context, conn *broker.Conn) (*home, error) {
-	data, err := conn.Note(ctx, noteOfHome)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, nil // whoever needs streams says so
-	}
+	data, err := conn.Lasting(ctx, noteOfHome)
 	if err != nil {
 		return nil, fmt.Errorf("read which store runs are kept in: %w", err)
 	}

@@ -45,7 +45,7 @@ func TestKeepFromOthers_FilesOfAnotherUser(t *testing.T) {
 			t.Parallel()
 			folder := t.TempDir()
 			for dir := folder; dir != filepath.Dir(filepath.Dir(folder)); dir = filepath.Dir(dir) {
-				if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // whoever may write there may delete there
+				if err := os.Chmod(dir, 0o777); err != nil {
 					t.Fatal(err)
 				}
 			}
