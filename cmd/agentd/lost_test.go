@@ -14,6 +14,7 @@ func TestApprovals_SayThatAJournalIsLost(t *testing.T) {
 	config, script := reconciling(t, "reconcile: {interval: 0}\n") // nobody ends what is lost
 	s := startDev(t, config, script, "--server-only")
 	flag, _ := loseRedis(s)
+	storeLost(s, flag)
 
 	out, _ := s.expect(cli.ExitOK, append([]string{"approvals", "list", "-o", "json"}, flag...)...)
 	var items []requests.Item
@@ -38,6 +39,7 @@ func TestRuns_SayThatAJournalIsLost(t *testing.T) {
 	config, script := reconciling(t, "reconcile: {interval: 0}\n")
 	s := startDev(t, config, script, "--server-only")
 	flag, _ := loseRedis(s)
+	storeLost(s, flag)
 	for run, want := range map[string]string{
 		"one":   `run "one" has ended (stopped:conversation), and its journal is lost, or was removed after its time; if it was lost, restore the store of runs`,
 		"two":   `the journal of run "two" is lost: the run had begun, and nobody can go on with it; restore the store of runs, or end such runs: agentd reconcile`,

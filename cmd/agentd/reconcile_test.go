@@ -33,6 +33,20 @@ func (s *system) eventually(code int, text string, args ...string) string {
 	}
 }
 
+// eventuallyRefused repeats a command until it is refused with text.
+func (s *system) eventuallyRefused(text string, args ...string) {
+	s.t.Helper()
+	for deadline := time.Now().Add(wait); ; <-time.After(20 * time.Millisecond) {
+		got, out, problem := s.agentd(args...)
+		if got == cli.ExitUsage && strings.Contains(problem, text) {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("agentd %q exits with %d, want to be refused with %q:\n%s\n%s", args, got, text, out, problem)
+		}
+	}
+}
+
 // loseRedis begins runs "one", which ends, and "two", which waits, and wipes the Redis that keeps them.
 func loseRedis(s *system) (flag []string, redis *redistest.Server) {
 	s.t.Helper()
@@ -46,7 +60,17 @@ func loseRedis(s *system) (flag []string, redis *redistest.Server) {
 	s.eventually(cli.ExitOK, "chat", append([]string{"runs", "show", "two"}, flag...)...)
 	s.eventually(cli.ExitOK, "waiting", append([]string{"runs", "list"}, flag...)...)
 	redis.Wipe()
+	s.eventuallyRefused(notTheStore, append([]string{"runs", "list"}, flag...)...)
 	return flag, redis
+}
+
+// notTheStore is what whoever opens the wrong Redis is told, and that this ends no run.
+const notTheStore = "this Redis is not the store that runs are kept in (since "
+
+// storeLost has runs kept in the Redis that was emptied, and nothing done about those that it had.
+func storeLost(s *system, flag []string) {
+	s.t.Helper()
+	s.expect(cli.ExitOK, append([]string{"reconcile", "--store-lost", "--older-than", "1h"}, flag...)...)
 }
 
 func TestReconcile_EndsWhatALostRedisHadBegun(t *testing.T) {
@@ -54,9 +78,21 @@ func TestReconcile_EndsWhatALostRedisHadBegun(t *testing.T) {
 	s := startDev(t, config, script, "--server-only")
 	flag, _ := loseRedis(s)
 	reconcile := append([]string{"reconcile", "--older-than", "1s"}, flag...)
-
+	refused := func() {
+		t.Helper()
+		for _, command := range [][]string{reconcile, append(reconcile, "--dry-run"), append([]string{"runs", "list"}, flag...)} {
+			_, problem := s.expect(cli.ExitUsage, command...)
+			contains(t, problem, notTheStore, "look at REDIS_URL and its database", "if the store that has the runs is lost for good: agentd reconcile --store-lost")
+		}
+	}
+	refused()
+	reconcile = append(reconcile, "--store-lost")
 	out := s.eventually(cli.ExitFindings, "run_lost", append(reconcile, "--dry-run")...)
 	contains(t, out, "two", "would be ended with state_lost", "2 init events, 0 runs and 2 calls examined: ")
+	reconcile = reconcile[:len(reconcile)-1]
+	refused() // a dry run changes nothing
+
+	storeLost(s, flag)
 	listed, _ := s.expect(cli.ExitOK, append([]string{"runs", "list"}, flag...)...)
 	contains(t, listed, "no runs")
 
@@ -108,6 +144,9 @@ func TestServe_ReconcilesByItself(t *testing.T) {
 	config, script := reconciling(t, "reconcile: {interval: 1s, older_than: 1s}\n")
 	s := startDev(t, config, script, "--server-only")
 	flag, _ := loseRedis(s)
+	out, _ := s.expect(cli.ExitFindings, append([]string{"doctor"}, flag...)...)
+	contains(t, out, notTheStore, "agentd reconcile --store-lost")
+	storeLost(s, flag)
 	s.eventually(cli.ExitOK, "done (error: state_lost)", append([]string{"runs", "list"}, flag...)...)
 	_, problem := s.expect(cli.ExitRun, append([]string{"runs", "follow", "two"}, flag...)...)
 	contains(t, problem, "run two ended with an error: state_lost")

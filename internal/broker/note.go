@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/sdk"
 )
 
 // noteKept is how long a note is kept that nobody writes again. Who misses one does more than they need, and writes it.
@@ -23,4 +27,30 @@ func (c *Conn) Note(ctx context.Context, name string) ([]byte, error) {
 // SetNote notes something under a name, in place of what was noted before.
 func (c *Conn) SetNote(ctx context.Context, name string, note []byte) error {
 	return c.keepLast(ctx, c.leaseSubject(name), note, noteKept)
+}
+
+// Lasting is Note of what lasts; nothing is noted where the streams are not made yet.
+func (c *Conn) Lasting(ctx context.Context, name string) ([]byte, error) {
+	noted, err := c.Note(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, nil
+	}
+	return noted, err
+}
+
+// SetLasting is SetNote for as long as the stream is there, not for noteKept.
+func (c *Conn) SetLasting(ctx context.Context, name string, note []byte) error {
+	return c.keep(ctx, c.leaseSubject(name), note)
+}
+
+// FirstLasting is SetLasting unless something is noted under the name, and returns what is noted then: the same to all who call it at once.
+func (c *Conn) FirstLasting(ctx context.Context, name string, note []byte) ([]byte, error) {
+	if err := c.keep(ctx, c.leaseSubject(name), note, jetstream.WithExpectLastSequencePerSubject(0)); err != nil {
+		return nil, err
+	}
+	noted, err := c.Note(ctx, name)
+	if err == nil && noted == nil {
+		return nil, sdk.Errorf(sdk.CodeUnavailable, "what somebody else has noted under %s is not there yet", name)
+	}
+	return noted, err
 }

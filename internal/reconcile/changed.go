@@ -19,7 +19,7 @@ import (
 // no agent, and retention, are left to Run.
 func (p *pass) lately(ctx context.Context, since int64) error {
 	p.Everything, p.since, p.seen = false, max(since, 1), map[wire.RunKey]bool{}
-	for _, step := range []func(context.Context) error{p.survey, p.lostRuns, p.lostDelegations, p.toldRuns} {
+	for _, step := range []func(context.Context) error{p.right, p.survey, p.lostRuns, p.lostDelegations, p.toldRuns} {
 		if err := step(ctx); err != nil {
 			return fmt.Errorf("reconcile what has changed: %w", err)
 		}

@@ -175,6 +175,8 @@ func TestScheduled_LooksAtAllAfterALoss(t *testing.T) {
 			r.scheduled()
 			r.stop()
 			r.wipe()
+			r.refused()
+			r.storeLost()
 			r.wantLooked("when the store is empty", r.scheduled(),
 				looked{All: true, Found: map[reconcile.Kind]int{reconcile.RunLost: 1}})
 			r.wantLooked("after that", r.scheduled(), looked{All: true, Found: map[reconcile.Kind]int{reconcile.CallOrphaned: 1}})

@@ -305,6 +305,7 @@ func TestRun_EmptiedRedisKeepsArchives(t *testing.T) {
 	sequence := r.archive(b).Sequence
 	r.redis.Wipe()
 	r.await("Redis", func() bool { _, _, err := r.store.Runs(r.context(), "", 1); return err == nil })
+	r.storeLost()
 	for _, in := range []time.Duration{hot + 3*time.Hour, 31 * day, 200 * day} {
 		r.cooling(in)
 	}

@@ -22,13 +22,19 @@ type begun struct {
 // begin starts a run of desk with a plan.
 func (r *rig) begin(steps string) begun {
 	r.t.Helper()
+	return r.beginOf("desk", steps)
+}
+
+// beginOf starts a run of an agent with a plan.
+func (r *rig) beginOf(agent, steps string) begun {
+	r.t.Helper()
 	r.runs++
 	ev := wire.Event{
-		ID: fmt.Sprint("init-", r.runs), Source: "com.test.client", Type: "desk", Subject: fmt.Sprint("run ", r.runs),
+		ID: fmt.Sprint("init-", r.runs), Source: "com.test.client", Type: agent, Subject: fmt.Sprint("run ", r.runs),
 		Time: time.UnixMilli(1_790_000_000_000), Data: json.RawMessage(fmt.Sprintf(`{"message":%q}`, steps)),
 	}
-	r.check("start a run", r.conn.Start(r.context(), "desk", ev))
-	return begun{"desk", ev.Subject, wire.InitToken(ev.Source, ev.ID), wire.NewRunKey(ev.Subject)}
+	r.check("start a run", r.conn.Start(r.context(), agent, ev))
+	return begun{agent, ev.Subject, wire.InitToken(ev.Source, ev.ID), wire.NewRunKey(ev.Subject)}
 }
 
 // child is the run that a run's open call started.

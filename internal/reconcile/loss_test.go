@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/reconcile"
+	"agentd/internal/worker"
 	"agentd/sdk"
 )
 
@@ -30,7 +32,23 @@ func lose(r *rig, lost sdk.Code) map[begun]sdk.Code {
 	r.stop()
 	ends[r.begin("say")] = "" // no worker has read it
 	r.redis.Wipe()
+	r.refused()
+	r.storeLost()
 	return ends
+}
+
+// refused makes a pass, which must end nothing: the store is not the one that runs are kept in.
+func (r *rig) refused() {
+	r.t.Helper()
+	o := r.options()
+	o.Found = func(f reconcile.Finding) { r.t.Errorf("found: %+v", f) }
+	r.await("a pass is refused", func() bool {
+		_, err := reconcile.Run(r.context(), o)
+		if err == nil {
+			r.t.Fatal("a pass over a store that lacks what runs are kept in is made")
+		}
+		return errors.Is(err, worker.ErrOtherStore) // not while it starts
+	})
 }
 
 // TestRun_TotalLossOfRedisEndsEveryRunOnce is what "survived" means for a store that is gone.
@@ -81,6 +99,7 @@ func TestRun_RestartsLostRuns(t *testing.T) {
 	r.settled()
 	r.stop() // a run that has just been begun anew would be found at work, and old on the clock of the pass
 	r.redis.Wipe()
+	r.storeLost()
 	r.later(time.Hour) // no driver could still be at work
 	_, all := r.pass()
 	if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.RunLost: 1}, kinds(all)); diff != "" {
@@ -108,6 +127,7 @@ func TestRun_OrphansAreVoidedAsByTheirRun(t *testing.T) {
 	r.settled()
 	call := r.call(b)
 	r.redis.Wipe()
+	r.storeLost()
 	r.pass()
 	d, err := r.conn.LastDelivery(r.context(), broker.ZoneOut, r.conn.Subjects().Void(call))
 	r.check("look for the void", err)
@@ -134,6 +154,7 @@ func TestRun_LateAnswersToLostRunsChangeNothing(t *testing.T) {
 	r.settled()
 	call := r.call(b)
 	r.redis.Wipe()
+	r.storeLost()
 	r.pass()
 	r.answer(call)
 	r.settled()

@@ -171,6 +171,9 @@ func (p *pass) ended(ctx context.Context, m runner.Message) (bool, error) {
 const messageLost = "the store has lost the run after it had begun; what it did until then is not undone"
 
 func (p *pass) runLost(ctx context.Context, agent string, d broker.Delivery, m runner.Message) error {
+	if err := p.right(ctx); err != nil {
+		return err
+	}
 	f := Finding{Kind: RunLost, Agent: agent, Run: m.Run, What: fmt.Sprintf("%s %d", d.Stream(), d.Sequence()), Action: "ended with state_lost"}
 	do := func(ctx context.Context) error {
 		_, err := p.Runner.Abandon(ctx, m, core.Ending{Reason: core.ReasonError, Code: sdk.CodeStateLost, Message: messageLost})

@@ -86,6 +86,9 @@ func (p *pass) orphan(ctx context.Context, x *listing, call wire.Address, subjec
 	if expired(ev, p.now) {
 		return nil // its service has given it up
 	}
+	if err := p.right(ctx); err != nil {
+		return err
+	}
 	return p.deal(ctx, Finding{Kind: CallOrphaned, Agent: ev.Agent, Run: ev.Subject, What: subject, Action: "voided"},
 		func(ctx context.Context) error {
 			void := outbox.Void(p.subjects, call.Call, ev)

@@ -3,10 +3,12 @@ package reconcile
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"time"
 
+	"agentd/internal/retry"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -34,14 +36,10 @@ func Periodic(ctx context.Context, interval time.Duration, o Options) {
 	o.Found = func(f Finding) { logFinding(log, f) }
 	// Processes that start together do not ask together.
 	wait := time.Duration(rand.Int64N(int64(interval/4) + 1))
-	pauses := newPauses(interval / 4)
+	usual := interval / 4
+	pauses := tryingAgain(usual).Start()
 	var mine Options
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
+	for retry.Sleep(ctx, wait) == nil {
 		var err error
 		if len(mine.Agents) == 0 && !mine.Everything {
 			if mine, err = leased(ctx, "", interval, o); err != nil {
@@ -51,30 +49,31 @@ func Periodic(ctx context.Context, interval time.Duration, o Options) {
 		if err == nil && (len(mine.Agents) > 0 || mine.Everything) {
 			err = scheduled(ctx, mine)
 		}
-		wait = pauses.after(err)
 		if err == nil {
-			mine = Options{}
-		} else if ctx.Err() == nil {
-			log.Warn("runs could not be reconciled; trying again", "in", wait, "error", err)
+			mine, wait = Options{}, usual
+			pauses.Reset()
+			continue
 		}
+		wait = pauses.Next()
+		tellFailed(ctx, log, err, wait)
 	}
 }
 
-// pauses are how long it is until the next pass.
-type pauses struct{ usual, again time.Duration }
+// tryingAgain is how a pass is made again that failed: soon, each time later, because it may have met the election of a leader, and no later than
+// the next one would be.
+func tryingAgain(usual time.Duration) retry.Pauses {
+	return retry.Pauses{First: min(lossAgain, usual), Longest: usual}
+}
 
-func newPauses(usual time.Duration) pauses { return pauses{usual, min(lossAgain, usual)} }
-
-// after is how long it is after a pass: one that failed is made again soon, each time later, because it may have met the election of a
-// leader.
-func (p *pauses) after(err error) time.Duration {
-	if err == nil {
-		*p = newPauses(p.usual)
-		return p.usual
+// tellFailed says why a pass failed. What only the operator can mend, such as a store that is not the one that runs are kept in, is an error.
+func tellFailed(ctx context.Context, log *slog.Logger, err error, again time.Duration) {
+	level := slog.LevelWarn
+	if errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
+		level = slog.LevelError
 	}
-	wait := p.again
-	p.again = min(2*p.again, p.usual)
-	return wait
+	if ctx.Err() == nil {
+		log.Log(ctx, level, "runs could not be reconciled; trying again", "in", again, "error", err)
+	}
 }
 
 // Clearing removes what runs that have ended leave on the broker, four times an interval, until ctx ends. Of all processes that call it, one
@@ -86,12 +85,7 @@ func Clearing(ctx context.Context, interval time.Duration, o Options) {
 	o.Found = func(f Finding) { logFinding(o.Logger, f) }
 	every := max(interval/4, time.Second).Truncate(time.Second)
 	wait := time.Duration(rand.Int64N(int64(every/4) + 1))
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
+	for retry.Sleep(ctx, wait) == nil {
 		wait = every / 4
 		mine, err := o.Conn.Lease(ctx, leaseOfCalls, every)
 		if err == nil && mine {
@@ -131,25 +125,20 @@ func AfterLoss(ctx context.Context, o Options, noticed <-chan struct{}) {
 // twice makes two passes, as far apart as something must be old to be examined. One that fails is made again.
 func twice(ctx context.Context, o Options) {
 	noticed := newPass(o).now
-	for passes := 0; ctx.Err() == nil; {
-		wait := lossAgain
-		_, err := Refill(ctx, o, noticed.Add(-forgotten))
-		if err == nil {
-			err = logged(ctx, o)
+	pauses := tryingAgain(sdk.DefaultLostAfter).Start()
+	for passes, wait := 0, time.Duration(0); passes < 2 && retry.Sleep(ctx, wait) == nil; {
+		come := refillAgents(ctx, o, sinceOfAll(o, noticed.Add(-forgotten)))
+		if come.err == nil {
+			come.err = logged(ctx, o)
 		}
-		if err == nil {
-			passes++
-			wait = o.OlderThan + lossAgain
-		} else if ctx.Err() == nil {
-			o.Logger.Warn("runs could not be reconciled; trying again", "in", wait, "error", err)
+		if _, err := come.joined(); err != nil {
+			wait = pauses.Next()
+			tellFailed(ctx, o.Logger, err, wait)
+			continue
 		}
-		if passes == 2 {
-			return
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
+		passes++
+		wait = o.OlderThan + lossAgain
+		pauses.Reset()
 	}
 }
 

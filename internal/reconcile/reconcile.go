@@ -93,6 +93,8 @@ type Options struct {
 	Conn   *broker.Conn
 	Store  state.Store
 	Runner *runner.Runner
+	// Right, unless nil, returns nil when Store is the one that runs are kept in, or why it is not: what another one lacks is not lost.
+	Right func(context.Context) error
 	// Decode is that of the worker's handler.
 	Decode func(broker.Delivery) (runner.Message, error)
 	// Agents are those whose runs are examined.
@@ -125,6 +127,15 @@ type Options struct {
 	byPartition bool
 }
 
+// right returns nil when the store is the one that runs are kept in. Asked after the store did not have something, it says that the right one
+// did not have it.
+func (o *Options) right(ctx context.Context) error {
+	if o.Right == nil {
+		return nil
+	}
+	return o.Right(ctx)
+}
+
 // pass is one examination. It is used by one goroutine.
 type pass struct {
 	Options
@@ -133,8 +144,10 @@ type pass struct {
 	layout   broker.Layout
 	// now is when the pass began, limit what must be older to be examined.
 	now, limit time.Time
-	// refillFrom is from when on Refill looks at entries, in Unix milliseconds; 0 is that another pass is made.
-	refillFrom int64
+	// refillFrom is from when on Refill looks at the entries of each agent, by its token, in Unix milliseconds; nil is that another pass is made.
+	// failed is why not all of an agent was refilled, by the same token.
+	refillFrom map[string]int64
+	failed     map[string]error
 	// refilledTo is up to where streams have been refilled, by the token of the agent; noted says that it is on the broker whose calls this pass
 	// removes.
 	refilledTo map[string]broker.Refilled
@@ -175,7 +188,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 }
 
 func (p *pass) all(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{p.survey, p.lostRuns, p.lostDelegations, p.archives, p.runs} {
+	for _, step := range []func(context.Context) error{p.right, p.survey, p.lostRuns, p.lostDelegations, p.archives, p.runs} {
 		if err := step(ctx); err != nil {
 			return fmt.Errorf("reconcile: %w", err)
 		}

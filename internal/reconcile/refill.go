@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -17,19 +18,62 @@ import (
 // time. Unlike Run it asks the journals what there should be, not the streams what is missing: also voids, and timers that were armed anew,
 // are there afterwards. It reads the journals of runs that have changed since then, and of all others the last entry.
 func Refill(ctx context.Context, o Options, since time.Time) (Report, error) {
+	return refillAgents(ctx, o, sinceOfAll(o, since)).joined()
+}
+
+// refilled is what refilling has come to. An agent that cannot be refilled, such as one whose tools are away, keeps no other from it: failed says
+// why, by the agent's token. err concerns all.
+type refilled struct {
+	report Report
+	failed map[string]error
+	err    error
+}
+
+func (r refilled) joined() (Report, error) {
+	for _, token := range slices.Sorted(maps.Keys(r.failed)) {
+		r.err = errors.Join(r.err, r.failed[token])
+	}
+	return r.report, r.err
+}
+
+// sinceOfAll has all agents, and those that nobody serves, refilled for what happened since one time.
+func sinceOfAll(o Options, since time.Time) map[string]time.Time {
+	all := map[string]time.Time{broker.Unserved: since}
+	for i := range o.Agents {
+		all[wire.NameToken(o.Agents[i].Name)] = since
+	}
+	return all
+}
+
+// refillAgents is Refill with a time for each agent, by its token.
+func refillAgents(ctx context.Context, o Options, since map[string]time.Time) refilled {
 	return refill(ctx, o, since, (*pass).refillRuns, (*pass).refillRefusals)
 }
 
-// refill surveys the streams and takes steps, for what happened since a time.
-func refill(ctx context.Context, o Options, since time.Time, steps ...func(*pass, context.Context) error) (Report, error) {
+// refill surveys the streams and takes steps, for what happened since a time of each agent.
+func refill(ctx context.Context, o Options, since map[string]time.Time, steps ...func(*pass, context.Context) error) refilled {
 	p := newPass(o)
-	p.refillFrom = since.UnixMilli()
+	p.refillFrom, p.failed = map[string]int64{}, map[string]error{}
+	for token, from := range since {
+		p.refillFrom[token] = from.UnixMilli()
+	}
 	for _, step := range append([]func(*pass, context.Context) error{(*pass).survey}, steps...) {
 		if err := step(p, ctx); err != nil {
-			return p.report, fmt.Errorf("refill: %w", err)
+			return refilled{p.report, p.failed, fmt.Errorf("refill: %w", err)}
 		}
 	}
-	return p.report, nil
+	return refilled{p.report, p.failed, nil}
+}
+
+// fails notes why an agent cannot be refilled: the rest of it waits for the next attempt.
+func (p *pass) fails(ctx context.Context, agent string, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil && p.failed[agent] == nil {
+		p.failed[agent] = fmt.Errorf("refill %s: %w", agent, err)
+	}
+	return nil
 }
 
 func (p *pass) refillRuns(ctx context.Context) error {
@@ -64,7 +108,9 @@ func (p *pass) mayMiss(ctx context.Context, x belongings, s runner.StoredRun) (*
 	if s.Last.Data == nil || err != nil {
 		return nil, nil //nolint:nilerr // what cannot be read is for passes that look at all runs
 	}
-	if _, mine := p.agents[wire.NameToken(e.Head.Agent)]; !mine || e.At < p.refillFrom || e.Head.Purged != nil {
+	agent := wire.NameToken(e.Head.Agent)
+	_, mine := p.agents[agent]
+	if _, failed := p.failed[agent]; !mine || failed || e.At < p.refillFrom[agent] || e.Head.Purged != nil {
 		return nil, nil
 	}
 	p.report.Runs++
@@ -86,13 +132,15 @@ func (p *pass) refill(ctx context.Context, heads []core.Head) error {
 	problems := make([]error, len(heads))
 	atOnce(len(heads), func(i int) {
 		h := &heads[i]
-		problems[i] = p.Runner.RepairSince(ctx, wire.NameToken(h.Agent), h.Key(), p.refillFrom)
+		agent := wire.NameToken(h.Agent)
+		problems[i] = p.Runner.RepairSince(ctx, agent, h.Key(), p.refillFrom[agent])
 	})
 	for i, err := range problems {
 		if err == nil || errors.Is(err, runner.ErrNotFound) { // it was removed meanwhile
 			continue
 		}
-		if err := p.unreadable(ctx, heads[i].Agent, heads[i].Run, err); err != nil {
+		err = p.unreadable(ctx, heads[i].Agent, heads[i].Run, err)
+		if err := p.fails(ctx, wire.NameToken(heads[i].Agent), err); err != nil {
 			return err
 		}
 	}
@@ -101,11 +149,11 @@ func (p *pass) refill(ctx context.Context, heads []core.Head) error {
 
 // refillRefusals handles the init events again whose terminal event is not there, and that began no run: no journal knows of them.
 func (p *pass) refillRefusals(ctx context.Context) error {
-	from, err := p.Conn.SequenceAt(ctx, broker.ZoneStart, time.UnixMilli(p.refillFrom))
-	if err != nil {
-		return err
-	}
 	for token := range p.agents {
+		from, err := p.Conn.SequenceAt(ctx, broker.ZoneStart, time.UnixMilli(p.refillFrom[token]))
+		if err != nil {
+			return err
+		}
 		start := p.subjects.Start(token)
 		for _, filter := range []string{start, start + ".*"} {
 			err := p.unended(ctx, filter, from, func(d broker.Delivery, m runner.Message) error { return p.refillRefusal(ctx, token, d, m) })
@@ -157,7 +205,7 @@ func (p *pass) refillRefusal(ctx context.Context, agent string, d broker.Deliver
 		return nil
 	}
 	if err != nil && m.Unread == nil {
-		return p.unreadable(ctx, agent, m.Run, err)
+		return p.fails(ctx, agent, p.unreadable(ctx, agent, m.Run, err))
 	}
 	f := Finding{Kind: TerminalLost, Agent: agent, Run: m.Run, What: fmt.Sprintf("%s %d", d.Stream(), d.Sequence()), Action: "refused again"}
 	return p.deal(ctx, f, func(ctx context.Context) error {

@@ -119,8 +119,8 @@ func (r *refills) look(ctx context.Context) (left bool) {
 			unserved = append(unserved, f)
 		}
 	}
-	r.refill(ctx, agents, Refill)
-	r.refill(ctx, unserved, RefillUnserved)
+	r.refill(ctx, agents, refillAgents)
+	r.refill(ctx, unserved, refillUnserved)
 	return left
 }
 
@@ -165,59 +165,58 @@ func (r *refills) due(ctx context.Context, f *refillable) (due, done bool, err e
 }
 
 // refill refills what is due in one pass, which reads the heads of all runs, however many agents they are of.
-func (r *refills) refill(ctx context.Context, due []refillable, pass func(context.Context, Options, time.Time) (Report, error)) {
+func (r *refills) refill(ctx context.Context, due []refillable, pass func(context.Context, Options, map[string]time.Time) refilled) {
 	if len(due) == 0 {
 		return
 	}
 	o, now, held := r.Options, newPass(r.Options).now, ctx
 	o.Agents = nil
-	var names []string
-	from := now
+	from := map[string]time.Time{}
 	for _, f := range due {
-		names = append(names, f.name)
+		from[f.token] = since(f.seen, now)
 		if f.agent != nil {
 			o.Agents = append(o.Agents, *f.agent)
-		}
-		if at := since(f.seen, now); at.Before(from) {
-			from = at
 		}
 		var end func()
 		held, end = r.mine[f.token].lease.While(held)
 		defer end()
 	}
-	report, problem := pass(held, o, from)
-	err := problem
+	come := pass(held, o, from)
+	var done []string
 	for _, f := range due {
-		err = errors.Join(err, r.passed(ctx, held, f, problem))
+		problem := r.passed(ctx, held, f, errors.Join(come.err, come.failed[f.token]))
+		switch {
+		case problem == nil:
+			done = append(done, f.name)
+		case ctx.Err() == nil:
+			r.Logger.Warn("it is not known whether the server has forgotten anything; trying again", "agent", f.name, "in", lossAgain, "error", problem)
+		}
 	}
-	switch {
-	case err != nil && ctx.Err() == nil:
-		r.Logger.Warn("it is not known whether the server has forgotten anything; trying again", "agents", names, "in", lossAgain, "error", err)
-	case err == nil && due[0].seen.Server != "": // else nobody knows of another process
-		r.Logger.Info("the server was started again; what runs have lately had published is there", "agents", names, "runs", report.Runs)
+	if len(done) > 0 && due[0].seen.Server != "" { // else nobody knows of another process
+		r.Logger.Info("the server was started again; what runs have lately had published is there", "agents", done, "runs", come.report.Runs)
 	}
 }
 
-// passed settles what a pass has come to for one of those that it was for. After the second one it is noted that it is done.
+// passed settles what a pass has come to for one of those that it was for, and returns why it is to be made again. After the second one it is
+// noted that it is done.
 func (r *refills) passed(ctx, held context.Context, f refillable, problem error) error {
 	mine := r.mine[f.token]
 	again := !mine.first.IsZero()
-	var err error
 	if problem == nil && again {
-		err = r.Conn.NoteRefilled(held, f.token, r.server)
+		problem = r.Conn.NoteRefilled(held, f.token, r.server)
 	}
 	if lost := context.Cause(held); lost != nil {
-		err = lost // or it may be
+		problem = lost // or it may be
 	}
 	switch {
-	case problem != nil || err != nil:
+	case problem != nil:
 		r.leave(ctx, f.token)
 	case again:
 		r.drop(f.token)
 	default:
 		mine.first = time.Now()
 	}
-	return err
+	return problem
 }
 
 // take is what this process refills for an agent; nil is that another does.

@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -57,153 +54,7 @@ func (c *countingService) serve(r *rig, url string) {
 	})
 }
 
-// taken are the files of the streams.
-func (r *rig) taken(server *killed.Server) map[broker.Zone]setback.Files {
-	r.t.Helper()
-	all := map[broker.Zone]setback.Files{}
-	for _, z := range r.setBack() {
-		files, err := setback.Take(server.Dir, z)
-		r.check("copy the files", err)
-		all[z] = files
-	}
-	return all
-}
-
-// put has the streams have files. The server must not run.
-func (r *rig) put(server *killed.Server, all map[broker.Zone]setback.Files) {
-	r.t.Helper()
-	for z, files := range all {
-		r.check("put files in their place", setback.Put(server.Dir, z, files))
-	}
-}
-
 var rounds = flag.Int("reconcile.rounds", 1, "how often TestAfterRestarts_NoRunIsLost kills each server")
-
-// lastBlock is the file with the messages that were stored last.
-func lastBlock(files setback.Files) string {
-	last, number := "", 0
-	for name := range files {
-		base := filepath.Base(name)
-		if n, err := strconv.Atoi(strings.TrimSuffix(base, ".blk")); strings.HasSuffix(base, ".blk") && err == nil && n > number {
-			last, number = name, n
-		}
-	}
-	return last
-}
-
-const page = 4096 // of a disk's cache
-
-// index is what a server has written last of what blocks have.
-var index = filepath.Join("msgs", "index.db")
-
-// withoutEnd cuts the last block.
-func withoutEnd(files setback.Files) {
-	if name := lastBlock(files); len(files[name]) > 0 {
-		files[name] = files[name][:rand.IntN(len(files[name]))]
-	}
-}
-
-// hole clears a page of the last block.
-func hole(files setback.Files) {
-	if name := lastBlock(files); len(files[name]) > 0 {
-		from := rand.IntN(len(files[name])) / page * page
-		clear(files[name][from:min(from+page, len(files[name]))])
-	}
-}
-
-// withoutPower are what a machine that loses its power may leave of files that were written and not synced. Of a server that is stopped there is
-// the index that it writes then, and each two minutes.
-var withoutPower = map[string]struct {
-	stopped bool
-	leave   func(earlier, files setback.Files)
-}{
-	"all as it was a moment ago": {false, func(setback.Files, setback.Files) {}},
-	"without the end of a block": {false, func(_, files setback.Files) { withoutEnd(files) }},
-	"without the end of a block and without the index": {false, func(_, files setback.Files) {
-		delete(files, index)
-		withoutEnd(files)
-	}},
-	"a hole in a block": {false, func(_, files setback.Files) {
-		delete(files, index)
-		hole(files)
-	}},
-	"a hole in a block and an index of all": {true, func(_, files setback.Files) { hole(files) }},
-	"consumers older than their stream": {false, func(earlier, files setback.Files) {
-		for name, data := range earlier {
-			if strings.HasPrefix(name, "obs") {
-				files[name] = data
-			}
-		}
-	}},
-	"a stream older than its consumers": {false, func(earlier, files setback.Files) {
-		for name := range files {
-			if strings.HasPrefix(name, "msgs") {
-				delete(files, name)
-			}
-		}
-		for name, data := range earlier {
-			if strings.HasPrefix(name, "msgs") {
-				files[name] = data
-			}
-		}
-	}},
-}
-
-// Whatever a machine that loses its power leaves of the files of these streams, every run ends, once, as it would have.
-func TestAfterRestarts_WithoutPower(t *testing.T) {
-	const runs = 20
-	t.Parallel()
-	plans := []string{"add add add", "add clerk:add add", "both:add", "clerk:clerk", "say"}
-	for name, of := range withoutPower {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := killed.New(t)
-			server.Start()
-			r := startOn(t, broker.ConnectOptions{URL: server.URL(), Wait: true}, func(r *rig) { r.interval = time.Hour })
-			c := &countingService{calls: map[string]int{}}
-			c.serve(r, server.URL())
-			r.done(r.begin("say")) // the streams have blocks
-			for range *rounds {
-				var begun []begun
-				for i := range runs {
-					begun = append(begun, r.begin(plans[i%len(plans)]))
-				}
-				moment := func() { <-time.After(time.Duration(rand.IntN(300)) * time.Millisecond) }
-				moment()
-				earlier := r.taken(server)
-				moment()
-				left := r.taken(server)
-				moment()
-				if of.stopped {
-					server.Stop()
-					left = r.taken(server)
-				} else {
-					server.Kill()
-				}
-				for z, files := range left {
-					of.leave(earlier[z], files)
-				}
-				r.put(server, left)
-				server.Start()
-				for _, b := range begun {
-					if code := r.doneWithin(b, 3*patience); code != "" {
-						t.Errorf("%s ended with %s", b.subject, code)
-					}
-				}
-			}
-			for subject, n := range r.messages(broker.ZoneDone, wire.KindDone) {
-				if n != 1 {
-					t.Errorf("%d terminal events are on %s", n, subject)
-				}
-			}
-			twice := 0
-			for _, n := range c.calls {
-				twice += min(n-1, 1)
-			}
-			t.Logf("%d runs, %d calls, %d of them made more than once", *rounds*runs, len(c.calls), twice)
-		})
-	}
-}
 
 // Whatever the server forgets of what it confirmed, every run ends, once, as it would have.
 func TestAfterRestarts_NoRunIsLost(t *testing.T) {
@@ -226,6 +77,7 @@ func TestAfterRestarts_NoRunIsLost(t *testing.T) {
 			r := startOn(t, broker.ConnectOptions{URL: server.URL(), Wait: true}, options...)
 			c := &countingService{calls: map[string]int{}}
 			c.serve(r, server.URL())
+			chance := byChance(t)
 			slowest := time.Duration(0)
 			for range *rounds {
 				var older map[broker.Zone]setback.Files
@@ -238,7 +90,7 @@ func TestAfterRestarts_NoRunIsLost(t *testing.T) {
 				for i := range runs {
 					begun = append(begun, r.begin(plans[i%len(plans)]))
 				}
-				<-time.After(time.Duration(rand.IntN(500)) * time.Millisecond)
+				<-time.After(time.Duration(chance.IntN(500)) * time.Millisecond)
 				server.Kill()
 				r.put(server, older)
 				server.Start()

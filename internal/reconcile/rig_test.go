@@ -163,6 +163,7 @@ func startOn(t *testing.T, at broker.ConnectOptions, options ...func(*rig)) *rig
 		r.store, err = worker.JournalStore(r.context(), r.conn)
 		r.check("open store", err)
 	}
+	r.storeLost() // there was none before
 	r.work()
 	t.Cleanup(func() { r.stop() })
 	return r
@@ -212,6 +213,12 @@ func (r *rig) work() {
 		cancel()
 		r.check("worker", <-done)
 	})
+}
+
+// storeLost has runs kept in the rig's store from now on, as agentd reconcile --store-lost does.
+func (r *rig) storeLost() {
+	r.t.Helper()
+	r.check("have runs kept in the store", worker.MoveTo(r.context(), r.conn, r.store))
 }
 
 func (r *rig) newWorker() *worker.Worker {

@@ -152,7 +152,7 @@ func (p *pass) stalled(ctx context.Context, run wire.RunKey, e *core.Entry) erro
 	agent := wire.NameToken(e.Head.Agent)
 	zone, ok := p.zoneOf(d.Stream)
 	young := p.young(d.Since)
-	if !ok || young && p.refillFrom == 0 { // who refills does not come back for it
+	if !ok || young && p.refillFrom == nil { // who refills does not come back for it
 		return nil
 	}
 	gone, err := p.replaced(ctx, zone, d)

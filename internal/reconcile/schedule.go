@@ -37,6 +37,9 @@ const (
 // scheduled makes the passes that are due: over all runs, of the agents of which that is due, or of which it cannot be said that nothing but
 // what has changed can have been lost; over what has changed, of the others.
 func scheduled(ctx context.Context, o Options) error {
+	if err := o.right(ctx); err != nil {
+		return err
+	}
 	streams, err := origins(ctx, o.Conn)
 	if err != nil {
 		return err

@@ -14,6 +14,11 @@ import (
 // RefillUnserved refuses init events again whose agents nobody serves, and whose refusals the broker may have forgotten since a time: there are
 // no workers of these agents whom Refill could have look for them.
 func RefillUnserved(ctx context.Context, o Options, since time.Time) (Report, error) {
+	return refillUnserved(ctx, o, sinceOfAll(o, since)).joined()
+}
+
+// refillUnserved is RefillUnserved since the time of broker.Unserved.
+func refillUnserved(ctx context.Context, o Options, since map[string]time.Time) refilled {
 	return refill(ctx, o, since, (*pass).refillUnserved)
 }
 
@@ -22,7 +27,7 @@ func (p *pass) refillUnserved(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	from, err := p.Conn.SequenceAt(ctx, broker.ZoneStart, time.UnixMilli(p.refillFrom))
+	from, err := p.Conn.SequenceAt(ctx, broker.ZoneStart, time.UnixMilli(p.refillFrom[broker.Unserved]))
 	if err != nil {
 		return err
 	}
@@ -53,6 +58,9 @@ func (p *pass) refuse(ctx context.Context, d broker.Delivery, m runner.Message) 
 	last, err := p.Store.Head(ctx, m.Address.Run)
 	switch {
 	case errors.Is(err, runner.ErrNotFound):
+		if err := p.right(ctx); err != nil {
+			return err
+		}
 	case err != nil:
 		return p.unreadable(ctx, m.Address.Agent, m.Run, err)
 	case begun(last, m):

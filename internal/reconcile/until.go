@@ -3,6 +3,8 @@ package reconcile
 import (
 	"context"
 	"time"
+
+	"agentd/internal/retry"
 )
 
 const (
@@ -55,10 +57,8 @@ func Until(ctx context.Context, o Options) (Passes, error) {
 			all.Cleared, all.Unrepaired = cleared.Cleared, all.Unrepaired+cleared.Unrepaired
 			return all, err
 		}
-		select {
-		case <-ctx.Done():
-			return all, ctx.Err()
-		case <-time.After(settling):
+		if err := retry.Sleep(ctx, settling); err != nil {
+			return all, err
 		}
 	}
 }

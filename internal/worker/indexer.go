@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/index"
 	"agentd/internal/runner"
+	"agentd/sdk"
 	"agentd/sdk/wire"
 )
 
@@ -41,6 +43,8 @@ type indexer struct {
 	seal   sealer
 	logger *slog.Logger
 	wanted atomic.Bool
+	// unpermitted is done when it was told that this user may not read what the index has.
+	unpermitted sync.Once
 
 	mu   sync.Mutex
 	runs map[string]*resting
@@ -144,12 +148,30 @@ func (x *indexer) flush(ctx context.Context, rested time.Duration) {
 	for _, d := range x.rested(rested) {
 		asked.Go(func() error {
 			if err := x.catchUp(ctx, d); err != nil {
-				x.logger.DebugContext(ctx, "the index of runs is not told of a run", "run", d.Run, "error", err)
+				x.failed(ctx, d, err)
 			}
 			return nil
 		})
 	}
 	_ = asked.Wait() // each has told its own
+}
+
+// failed keeps a document back once more that the index was not told, as while the broker is away or its stream has no leader. Where this user
+// may not look what the index has, it never is.
+func (x *indexer) failed(ctx context.Context, d *index.Document, err error) {
+	if errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) {
+		x.unpermitted.Do(func() {
+			x.logger.WarnContext(ctx, "the index of runs is told late of runs that change often: this NATS user may not read what it has; "+
+				"make the server's configuration anew: agentd nats-config", "error", err)
+		})
+		return
+	}
+	x.logger.DebugContext(ctx, "the index of runs is not told of a run; trying again", "run", d.Run, "in", restsFor, "error", err)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if r, known := x.runs[d.Run]; known && r.next == nil { // else more was said meanwhile, or is to be
+		r.next = d
+	}
 }
 
 // rested are the documents of runs that rested for as long, and forgets runs of which there is nothing more to say.

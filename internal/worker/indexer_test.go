@@ -2,7 +2,9 @@ package worker
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"agentd/internal/broker"
@@ -10,6 +12,7 @@ import (
 	"agentd/internal/core"
 	"agentd/internal/index"
 	"agentd/internal/runner"
+	"agentd/sdk"
 	"agentd/sdk/wire"
 )
 
@@ -92,6 +95,45 @@ func TestIndexer_KeepsWhatOthersSaidMeanwhile(t *testing.T) {
 		if err != nil || i.Revision != want || len(i.Data) == 0 != (run == "purged") {
 			t.Errorf("run %s: entry %d with %q, %v; want that of entry %d", run, i.Revision, i.Data, err, want)
 		}
+	}
+}
+
+// What could not be said, because the broker did not answer, is said later, unless there is more to say by then.
+func TestIndexer_SaysLaterWhatTheBrokerDidNotTake(t *testing.T) {
+	t.Parallel()
+	x := newIndexing(t, 1)
+	for _, run := range []string{"quiet", "busy"} {
+		x.note(0, run, 1, core.StatusRunning)
+		x.note(0, run, 3, core.StatusWaiting) // kept back
+		x.until(run, 1)
+	}
+	away, cancel := context.WithCancel(t.Context())
+	cancel()
+	x.workers[0].flush(away, 0)
+	x.note(0, "busy", 5, core.StatusWaiting) // kept back
+	x.workers[0].failed(t.Context(), &index.Document{Run: "busy", Rev: 3}, away.Err())
+	x.flushed(0)
+	for run, want := range map[string]uint64{"quiet": 3, "busy": 5} {
+		if i, err := x.conn.Indexed(t.Context(), wire.NewRunKey(run)); err != nil || i.Revision != want {
+			t.Errorf("run %s: entry %d, %v; want that of entry %d", run, i.Revision, err, want)
+		}
+	}
+}
+
+// Who may not read what the index has is told what to do about it, once.
+func TestIndexer_SaysOnceThatItMayNotRead(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	x := newIndexer(nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	for _, run := range []string{"one", "two"} {
+		x.runs[run] = &resting{}
+		x.failed(t.Context(), &index.Document{Run: run, Rev: 3}, sdk.Errorf(sdk.CodePermissionDenied, "refused"))
+		if x.runs[run].next != nil {
+			t.Errorf("what is to be said of run %s is kept, and would be refused again and again", run)
+		}
+	}
+	if told := log.String(); strings.Count(told, "\n") != 1 || !strings.Contains(told, "make the server's configuration anew: agentd nats-config") {
+		t.Errorf("it is told:\n%s", told)
 	}
 }
 

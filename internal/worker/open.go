@@ -47,6 +47,12 @@ type OpenedStore struct {
 	close    func() error
 }
 
+// The kinds of stores.
+const (
+	kindJetStream = "jetstream"
+	kindRedis     = "redis"
+)
+
 // Kind is the kind of store: "jetstream" or "redis".
 func (s OpenedStore) Kind() string { return s.kind }
 
@@ -66,15 +72,42 @@ func (o StoreOptions) opened(store runner.Store, kind string, findings []finding
 	return OpenedStore{Store: packed.New(sealed.New(store, keys, o.Logger), o.PlainEntries), Warnings: findings, kind: kind, close: closeStore}
 }
 
-// OpenStore opens the store of runs. A Redis that may lose runs is refused.
+// OpenStore opens the store of runs for who looks at them, or acts on some. A Redis that may lose runs is refused, and so is a store that is not
+// the one that runs are kept in: *OtherStoreError. It is not known to all users which one that is.
 func OpenStore(ctx context.Context, conn *broker.Conn, o StoreOptions) (OpenedStore, error) {
+	return openIf(ctx, conn, o, compared)
+}
+
+// OpenOwnStore is OpenStore for workers: the first one has runs kept in its store from then on.
+func OpenOwnStore(ctx context.Context, conn *broker.Conn, o StoreOptions) (OpenedStore, error) {
+	return openIf(ctx, conn, o, func(ctx context.Context, conn *broker.Conn, store OpenedStore) error {
+		return settleIn(ctx, conn, store, store.Kind())
+	})
+}
+
+// OpenAnyStore is OpenStore of a store that runs may not be kept in.
+func OpenAnyStore(ctx context.Context, conn *broker.Conn, o StoreOptions) (OpenedStore, error) {
 	return openStore(ctx, conn, o, false)
+}
+
+// openIf opens a store, and closes it if it is not right.
+func openIf(
+	ctx context.Context, conn *broker.Conn, o StoreOptions, right func(context.Context, *broker.Conn, OpenedStore) error,
+) (OpenedStore, error) {
+	store, err := openStore(ctx, conn, o, false)
+	if err != nil {
+		return store, err
+	}
+	if err := right(ctx, conn, store); err != nil {
+		return OpenedStore{Warnings: store.Warnings}, errors.Join(err, store.Close())
+	}
+	return store, nil
 }
 
 func openStore(ctx context.Context, conn *broker.Conn, o StoreOptions, allowLossy bool) (OpenedStore, error) {
 	if o.RedisURL == "" {
 		store, err := JournalStore(ctx, conn)
-		return o.opened(store, "jetstream", nil, nil), err
+		return o.opened(store, kindJetStream, nil, nil), err
 	}
 	store, findings, err := redisstore.Open(ctx, o.RedisURL, redisstore.Options{
 		Root: conn.Subjects().Root(), AllowLossy: allowLossy, TLS: o.RedisTLS, Command: o.RedisCommand,
@@ -84,7 +117,7 @@ func openStore(ctx context.Context, conn *broker.Conn, o StoreOptions, allowLoss
 		return OpenedStore{Warnings: findings}, err
 	}
 	archives := broker.StreamName(conn.Subjects(), broker.ZoneCold)
-	return o.opened(cold.New(store, conn.JetStream(), archives, conn.Subjects()), "redis", findings, store.Close), nil
+	return o.opened(cold.New(store, conn.JetStream(), archives, conn.Subjects()), kindRedis, findings, store.Close), nil
 }
 
 // JournalStore is the store of runs in the connection's JetStream, as they are stored.
@@ -107,6 +140,11 @@ const sampled = 100
 func CheckStore(ctx context.Context, conn *broker.Conn, o StoreOptions) []finding.Finding {
 	store, err := openStore(ctx, conn, o, true)
 	if err == nil {
+		if another := compared(ctx, conn, store); errors.Is(another, ErrOtherStore) {
+			store.Warnings = append(store.Warnings, broker.Finding{
+				Code: "store_other", Severity: broker.SeverityError, Message: sdk.AsError(another).Message, Remedy: ErrOtherStore.Error(),
+			})
+		}
 		var runs []runner.StoredRun
 		if runs, _, err = store.Runs(ctx, "", sampled); err == nil {
 			store.Warnings = append(store.Warnings, unopened(ctx, store, runs)...)

@@ -45,7 +45,7 @@ func (w *Worker) reconciling() (reconcile.Options, error) {
 	}
 	o := reconcile.Options{
 		Conn: w.Conn, Store: store, Runner: w.runner, Decode: w.handler.Decode, Document: w.indexer.document, Refuse: w.refuse,
-		Everything: true, Logger: w.Logger,
+		Right: w.comparing, Everything: true, Logger: w.Logger,
 		OlderThan: w.Reconcile.OlderThan, FullInterval: w.Reconcile.FullInterval, History: w.Reconcile.History, Calls: w.Reconcile.Calls,
 		Hot: w.Reconcile.Hot,
 	}
@@ -64,6 +64,7 @@ func (w *Worker) reconcile(ctx context.Context) (wait func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Right = w.settling
 	var watched []broker.Zone
 	for _, z := range keeping {
 		zones, err := w.Conn.Zones(ctx, z)

@@ -18,7 +18,7 @@ const (
 	lookAgain = time.Second
 	// mostWaiting is how many bytes the events that wait for that may have together. What comes beyond is given back for as long.
 	mostWaiting = 32 << 20
-	// sizeBeside is what an event takes beside its data, about, in bytes.
+	// sizeBeside is what an event takes beside its data and headers, about, in bytes.
 	sizeBeside = 1 << 10
 )
 
@@ -47,7 +47,15 @@ type toRoute struct {
 	address  wire.Address
 }
 
-func (r toRoute) size() int { return len(r.delivery.Data()) + sizeBeside }
+func (r toRoute) size() int {
+	n := len(r.delivery.Data()) + sizeBeside
+	for name, values := range r.delivery.Headers() {
+		for _, v := range values {
+			n += len(name) + len(v)
+		}
+	}
+	return n
+}
 
 // route settles a delivery, now or later. When ctx ends, what waits is given back.
 func (u *unrouted) route(ctx context.Context, d broker.Delivery, address wire.Address) {
@@ -58,14 +66,15 @@ func (u *unrouted) route(ctx context.Context, d broker.Delivery, address wire.Ad
 	}
 }
 
-// wait has an event settled by the next look for its agent, if there is room.
+// wait has an event settled by the next look for its agent, if there is room; for one alone there always is.
 func (u *unrouted) wait(ctx context.Context, event toRoute) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.size+event.size() > mostWaiting {
+	size := event.size()
+	if u.size > 0 && u.size+size > mostWaiting {
 		return false
 	}
-	u.size += event.size()
+	u.size += size
 	agent := event.address.Agent
 	_, looking := u.waiting[agent]
 	u.waiting[agent] = append(u.waiting[agent], event)

@@ -43,11 +43,16 @@ type noted struct {
 	broker.Delivery
 	name string
 	data []byte
-	log  func(string)
+	// header is of 8 bytes with its name.
+	header []string
+	log    func(string)
 }
 
-func (s noted) Subject() string         { return s.name }
-func (s noted) Data() []byte            { return s.data }
+func (s noted) Subject() string { return s.name }
+func (s noted) Data() []byte    { return s.data }
+func (s noted) Headers() map[string][]string {
+	return map[string][]string{"name": s.header}
+}
 func (s noted) Ack() error              { s.log(s.name + " acked"); return nil }
 func (s noted) Nak(time.Duration) error { s.log(s.name + " given back"); return nil }
 
@@ -176,6 +181,33 @@ func TestUnrouted_AnAgentThatIsGoneIsNotTakenForThereByAnEarlierLook(t *testing.
 		time.Sleep(lookAgain)
 		r.expect(t, "third acked")
 		r.looking.Wait()
+	})
+}
+
+// Headers count: they may be larger than the data. An event that is larger than all that may wait is settled like any other.
+func TestUnrouted_CountsAllOfAnEvent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRouting(map[string]bool{"agent_a": true})
+		send := func(name string, data, headers int) {
+			r.route(t.Context(), noted{name: name, data: make([]byte, data), header: slices.Repeat([]string{"1234"}, headers/8), log: r.note}, wire.Address{Agent: "a"})
+		}
+		r.send(t.Context(), "first", "a") // the next ones wait until something is asked again
+		r.expect(t, "first acked")
+		send("with headers", 0, 20<<20)
+		send("too much beside it", 0, 20<<20)
+		r.expect(t, "too much beside it given back")
+		time.Sleep(lookAgain)
+		r.expect(t, "with headers acked")
+		send("larger than all", 40<<20, 0)
+		send("beside it", 1, 0)
+		r.expect(t, "beside it given back")
+		time.Sleep(lookAgain)
+		r.expect(t, "larger than all acked")
+		r.looking.Wait()
+		if r.size != 0 {
+			t.Errorf("%d bytes are counted of nothing", r.size)
+		}
 	})
 }
 

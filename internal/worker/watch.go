@@ -111,13 +111,16 @@ func (w *Worker) tellRooms(ctx context.Context, before []broker.Room) []broker.R
 	return rooms
 }
 
-// writeProblem is why the broker or the store takes no writes; nil when both do.
+// writeProblem is why the broker or the store takes no writes, or is not the one that runs are kept in; nil when all is well.
 func (w *Worker) writeProblem(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, watchEvery/2)
 	defer cancel()
 	err := w.Conn.Writable(ctx)
 	if s, ok := w.store.(state.Store); ok {
 		err = errors.Join(err, s.Writable(ctx))
+	}
+	if another := w.comparing(ctx); errors.Is(another, ErrOtherStore) {
+		err = errors.Join(err, another)
 	}
 	return err
 }

@@ -133,11 +133,7 @@ func New(o Options) (*Worker, error) {
 
 // show puts telemetry around what the worker uses.
 func (o *Options) show() {
-	name := "jetstream"
-	if k, ok := o.Store.(interface{ Kind() string }); ok {
-		name = k.Kind()
-	}
-	o.Store, o.Models = o.Telemetry.Store(o.Store, name), o.Telemetry.Models(o.Models)
+	o.Store, o.Models = o.Telemetry.Store(o.Store, kindOf(o.Store)), o.Telemetry.Models(o.Models)
 	o.Publisher = o.Telemetry.Publisher(o.Publisher, o.Conn.Subjects())
 	o.DeadLetters = o.Telemetry.DeadLetters(o.DeadLetters)
 }

@@ -278,7 +278,7 @@ func (s *serving) run(ctx context.Context) (err error) {
 	}
 	var store worker.OpenedStore
 	err = s.persist(ctx, "open the store", func() (err error) {
-		store, err = worker.OpenStore(ctx, conn, worker.StoreOptions{
+		store, err = worker.OpenOwnStore(ctx, conn, worker.StoreOptions{
 			RedisURL: s.RedisURL, RedisTLS: redisstore.TLS{CA: s.RedisCA, Cert: s.RedisCert, Key: s.RedisKey}, Keys: s.keys, Logger: s.Logger,
 			RedisReplicas: s.RedisReplicas, RedisReplicaTimeout: s.RedisReplicaTimeout, PlainEntries: s.PlainEntries,
 		})

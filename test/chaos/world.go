@@ -123,7 +123,7 @@ func open(ctx context.Context, o options) (_ *world, err error) {
 	if err != nil {
 		return nil, err
 	}
-	opened, err := worker.OpenStore(ctx, w.conn, worker.StoreOptions{RedisURL: redisURL, Keys: keys})
+	opened, err := worker.OpenOwnStore(ctx, w.conn, worker.StoreOptions{RedisURL: redisURL, Keys: keys})
 	if err != nil {
 		return nil, err
 	}

@@ -264,7 +264,7 @@ func lostRun(t *testing.T) *shell {
 	}
 	s.instead("--older-than 1m", "--older-than 1s")
 	s.exits["agentd reconcile"] = findings
-	s.eventually("agentd reconcile --dry-run --older-than 1s", func(out string) bool {
+	s.eventually("agentd reconcile --store-lost --dry-run --older-than 1s", func(out string) bool {
 		return strings.Contains(out, "run_lost") && strings.Contains(out, "call_orphaned")
 	})
 	s.like["AGENTD_START 42"] = `AGENTD_START \d+`

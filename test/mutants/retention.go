@@ -8,6 +8,9 @@ var (
 
 // ofRetention are about how long the broker keeps what others need.
 var ofRetention = []mutant{
+	{"what another store lacks is taken for lost", around("internal/reconcile.Options.right", "return nil"), afterLoss},
+	{"commands open any store", around("internal/worker.compared", "return nil"), test{"internal/worker", "TestOpenStore_RefusesAnotherStore"}},
+	{"a store without its mark is the right one", call("internal/worker.home.check", "Marked", "true, error(nil)"), test{"internal/worker", "TestOpenOwnStore_KeepsWhatThereIs"}},
 	{"a pass goes by the clock of its machine", call("internal/worker.Worker.Reconciling", "MeasureClock", ""), test{"test/pipeline", "TestClosedCalls_LeaveByTheBrokersClock"}},
 	{"answers go while calls wait for them", around("internal/broker.Plan.AnswersKept", "return cmp.Or(p.AnswersAge, sdk.DefaultAnswersAge)"), test{"internal/broker", "TestProvision_AnswersAge"}},
 	{"provisioning shortens how long a stream keeps messages", around("internal/broker.longerAge", "return b"), test{"internal/broker", "TestProvision_KeepsLongerAnswers"}},

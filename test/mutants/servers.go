@@ -23,7 +23,7 @@ var ofServers = []mutant{
 	{"servers that were never heard of are there", around("internal/broker.unheard", "return r.Active"), test{"internal/broker", "TestExamined_TellsAwayFromBehind"}},
 	{"servers that lack much have caught up", condition("internal/broker.examined.saw", "Lag mostBehind", "!r.Current"), test{"internal/broker", "TestExamined_TellsAwayFromBehind"}},
 	{"streams with too few replicas are passed over", statement("internal/broker.examined.saw", "few append", ""), test{"test/cluster", "TestDoctor_NamesWhatIsWrongWithTheServers"}},
-	{"a pass that fails is put off until the next one is due", around("internal/reconcile.pauses.after", "original(err)\nreturn p.usual"), test{"internal/reconcile", "TestPauses_AFailedPassIsMadeAgainSoon"}},
+	{"a pass that fails is put off until the next one is due", around("internal/reconcile.tryingAgain", "return retry.Pauses{First: usual, Longest: usual}"), test{"internal/reconcile", "TestTryingAgain_AFailedPassIsMadeAgainSoon"}},
 	{"any stream of that name is the one that was read", around("internal/broker.Bounds.Continues", "return true"), test{"internal/broker", "TestWatch_ReadsAStreamThatWasMadeAnew"}},
 	{"a stream that was set back goes on", around("internal/broker.Bounds.Continues", "return before.Created == 0 || b.Created == before.Created"), test{"internal/broker", "TestWatch_ReadsAServerThatWasSetBack"}},
 	{"pages are read of any stream", condition("internal/broker.place.follow", "At at", "false"), test{"internal/broker", "TestPlace_KnowsItsStream"}},

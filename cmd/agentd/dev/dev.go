@@ -18,6 +18,7 @@ import (
 	"agentd/internal/config"
 	"agentd/internal/devserver"
 	"agentd/internal/setup"
+	store "agentd/internal/worker"
 	"agentd/sdk/worker"
 )
 
@@ -87,6 +88,9 @@ func devOn(ctx context.Context, a *cli.App, server *embedded.Server, cfg *config
 			Conn: conn, URL: t.url, Consoles: f.consoles(cfg.Data), Load: a.ToServe, Logger: log, Live: progress.Show, Tell: t,
 			Worker: func(cfg *config.Config) (worker.Options, error) { return workerOptions(a, cfg, t.url) },
 		}, cfg)
+		if errors.Is(err, store.ErrOtherStore) {
+			t.note("commands reach this server while it runs: agentd dev --server-only")
+		}
 	}
 	return errors.Join(err, conn.Close())
 }

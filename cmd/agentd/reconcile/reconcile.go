@@ -23,6 +23,7 @@ import (
 
 type reconcileFlags struct {
 	dryRun    bool
+	storeLost bool
 	olderThan string
 }
 
@@ -39,13 +40,16 @@ func Command(a *cli.App) *cobra.Command {
 			"and so are the calls of runs that are done for longer than retention.calls.\n\n" +
 			"Passes are repeated until one finds nothing to repair, five times at most: what was repaired may bring to light what\n" +
 			"else is lost. Runs that changed lately are left alone, and counted.\n\n" +
+			"A store that is not the one that runs are kept in, as it is noted on the broker, is refused: what it does not have is not\n" +
+			"lost. When that one is lost for good, --store-lost has runs kept in the present store from now on, and ends the others.\n\n" +
 			"Workers do the same every reconcile.interval. Doing it at any time, and several times at once, is harmless.\n\n" +
 			"Exit codes: 0 nothing is wrong any more, 4 something is.",
-		Example: "  agentd reconcile --dry-run\n  agentd reconcile --older-than 1m -o json",
+		Example: "  agentd reconcile --dry-run\n  agentd reconcile --older-than 1m -o json\n  agentd reconcile --store-lost --older-than 1m",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), a, f) },
 	}
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only look")
+	cmd.Flags().BoolVar(&f.storeLost, "store-lost", false, "the store that had the runs is lost for good: from now on they are kept in this one")
 	cmd.Flags().StringVar(&f.olderThan, "older-than", "", "how old something must be to count as lost (default: reconcile.older_than, else 15m)")
 	return cmd
 }
@@ -62,14 +66,24 @@ func run(ctx context.Context, a *cli.App, f reconcileFlags) error {
 	if err != nil {
 		return err
 	}
-	store, err := c.OpenStore(ctx)
+	open := c.OpenStore
+	if f.storeLost {
+		open = c.OpenAnyStore
+	}
+	store, err := open(ctx)
 	if err != nil {
 		return c.CloseAfter(err)
 	}
-	return c.CloseAfter(errors.Join(runWith(ctx, a, cfg, c, store, f.dryRun), store.Close()))
+	if f.storeLost && !f.dryRun {
+		err = worker.MoveTo(ctx, c.Conn, store)
+	}
+	if err == nil {
+		err = runWith(ctx, a, cfg, c, store, f)
+	}
+	return c.CloseAfter(errors.Join(err, store.Close()))
 }
 
-func runWith(ctx context.Context, a *cli.App, cfg *config.Config, c *cli.Client, store worker.OpenedStore, dryRun bool) error {
+func runWith(ctx context.Context, a *cli.App, cfg *config.Config, c *cli.Client, store worker.OpenedStore, f reconcileFlags) error {
 	resolved, err := worker.Resolve(ctx, c.Conn, setup.Agents(cfg))
 	if err != nil {
 		return err
@@ -86,18 +100,21 @@ func runWith(ctx context.Context, a *cli.App, cfg *config.Config, c *cli.Client,
 	if err != nil {
 		return err
 	}
-	o.DryRun = dryRun
+	o.DryRun = f.dryRun
+	if f.storeLost {
+		o.Right = nil // whichever store it is
+	}
 	findings := []reconcile.Finding{}
-	o.Found = func(f reconcile.Finding) {
+	o.Found = func(found reconcile.Finding) {
 		if a.Output == cli.OutputJSON {
-			findings = append(findings, f)
+			findings = append(findings, found)
 			return
 		}
-		fmt.Fprintln(a.Out, findingText(f, dryRun))
+		fmt.Fprintln(a.Out, findingText(found, f.dryRun))
 	}
 	report, err := reconcile.Until(ctx, o)
-	printed := a.Print(reconciled{dryRun, report, findings}, func(w io.Writer) error {
-		_, err := fmt.Fprintln(w, reportText(report, dryRun, cmp.Or(o.OlderThan, sdk.DefaultLostAfter)))
+	printed := a.Print(reconciled{f.dryRun, report, findings}, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, reportText(report, f.dryRun, cmp.Or(o.OlderThan, sdk.DefaultLostAfter)))
 		return err
 	})
 	if err = errors.Join(err, printed); err == nil && (report.Unrepaired > 0 || report.GoesOn) {

@@ -76,7 +76,7 @@ func open(ctx context.Context, path string) (*sql.DB, error) {
 	if err := checkOurs(path); err != nil {
 		return nil, err
 	}
-	if err := eachFile(path, func(name string) error { return os.Chmod(name, private) }); err != nil {
+	if err := keepFromOthers(path); err != nil {
 		return nil, fmt.Errorf("keep the index of runs from others: %w", err)
 	}
 	db, err := connect(path, "journal_mode(WAL)")
@@ -107,6 +107,22 @@ func open(ctx context.Context, path string) (*sql.DB, error) {
 
 // private is the mode of the file: what runs say is for whoever may see all of them. SQLite gives the files beside it the mode of this one.
 const private = 0o600
+
+// keepFromOthers lets nobody else read the files. Those of another user, as on a volume that several have used, are deleted where only their
+// owner may change that: whoever makes them anew is their owner.
+func keepFromOthers(path string) error {
+	err := eachFile(path, func(name string) error {
+		info, err := os.Stat(name)
+		if err != nil || info.Mode().Perm()&^private == 0 {
+			return err
+		}
+		return os.Chmod(name, private)
+	})
+	if errors.Is(err, os.ErrPermission) {
+		return remove(path)
+	}
+	return err
+}
 
 // mark makes the file, with its mark where checkOurs finds it: in the file and not in the log beside it.
 func mark(ctx context.Context, path string) error {

@@ -153,11 +153,22 @@ func (a *App) connect(ctx context.Context, cfg *config.Config, o broker.ConnectO
 // CloseAfter reports err, and what went wrong with closing.
 func (c *Client) CloseAfter(err error) error { return errors.Join(err, c.Close()) }
 
-// OpenStore opens the store of runs.
+// OpenStore opens the store of runs, which must be the one that runs are kept in.
 func (c *Client) OpenStore(ctx context.Context) (worker.OpenedStore, error) {
+	return c.openStore(ctx, worker.OpenStore)
+}
+
+// OpenAnyStore opens a store that runs may not be kept in.
+func (c *Client) OpenAnyStore(ctx context.Context) (worker.OpenedStore, error) {
+	return c.openStore(ctx, worker.OpenAnyStore)
+}
+
+func (c *Client) openStore(
+	ctx context.Context, open func(context.Context, *broker.Conn, worker.StoreOptions) (worker.OpenedStore, error),
+) (worker.OpenedStore, error) {
 	o, err := setup.StoreOptions(c.Config)
 	if err != nil {
 		return worker.OpenedStore{}, err
 	}
-	return worker.OpenStore(ctx, c.Conn, o)
+	return open(ctx, c.Conn, o)
 }
