@@ -141,9 +141,7 @@ func CheckStore(ctx context.Context, conn *broker.Conn, o StoreOptions) []findin
 	store, err := openStore(ctx, conn, o, true)
 	if err == nil {
 		if another := compared(ctx, conn, store); errors.Is(another, ErrOtherStore) {
-			store.Warnings = append(store.Warnings, broker.Finding{
-				Code: "store_other", Severity: broker.SeverityError, Message: sdk.AsError(another).Message, Remedy: ErrOtherStore.Error(),
-			})
+			store.Warnings = append(store.Warnings, finding.Error("store_other", sdk.AsError(another).Message, ErrOtherStore.Error()))
 		}
 		var runs []runner.StoredRun
 		if runs, _, err = store.Runs(ctx, "", sampled); err == nil {
