@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"agentd/internal/broker"
+	"agentd/internal/finding"
 	"agentd/internal/runner"
 	"agentd/internal/state/redistest"
 	"agentd/sdk"
@@ -69,13 +70,13 @@ func TestOpenStore_RefusesAnotherStore(t *testing.T) {
 		refused(t, try(StoreOptions{}), "runs are kept in redis, and this is jetstream: set REDIS_URL")
 	}
 
-	var found []broker.Finding
+	var found []finding.Finding
 	for _, f := range CheckStore(ctx, conn, other) {
 		if f.Code == "store_other" {
 			found = append(found, f)
 		}
 	}
-	if len(found) != 1 || found[0].Severity != broker.SeverityError || !strings.HasPrefix(found[0].Message, anotherRedis) {
+	if len(found) != 1 || found[0].Severity != finding.SeverityError || !strings.HasPrefix(found[0].Message, anotherRedis) {
 		t.Errorf("the doctor finds %+v", found)
 	}
 
