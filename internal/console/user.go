@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"agentd/internal/desk"
+	"agentd/internal/httpguard"
 	"agentd/sdk"
 	"agentd/sdk/client"
 )
@@ -133,7 +134,7 @@ func (c *console) finishLogin(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		c.Logger.Warn("a login is refused", "error", err)
 		e := sdk.AsError(err)
-		c.askToLogIn(w, r, statusOf(e.Code), "/", e.Message)
+		c.askToLogIn(w, r, httpguard.Status(e.Code), "/", e.Message)
 		return
 	}
 	c.setCookies(w, r, cookie, session, sessionLife)

@@ -186,20 +186,13 @@ func (a api) send(w http.ResponseWriter, v any) {
 	}
 }
 
-var statuses = map[sdk.Code]int{
-	sdk.CodeUnknownRun: http.StatusNotFound, sdk.CodeContractViolation: http.StatusUnprocessableEntity, sdk.CodeConfig: http.StatusUnprocessableEntity,
-	sdk.CodeInvalidEvent: http.StatusUnprocessableEntity, sdk.CodeContractMissing: http.StatusUnprocessableEntity,
-	sdk.CodeTooLarge: http.StatusRequestEntityTooLarge, sdk.CodeUnavailable: http.StatusServiceUnavailable,
-}
-
 // fail answers with a problem; status 0 follows from its code. What is internal is logged, not sent.
 func (a api) fail(w http.ResponseWriter, status int, err error) {
 	e := sdk.AsError(err)
 	if status == 0 {
-		status = statuses[e.Code]
+		status = httpguard.Status(e.Code)
 	}
-	if status == 0 {
-		status = http.StatusInternalServerError
+	if status == http.StatusInternalServerError {
 		a.Logger.Error("request failed", "error", err)
 	}
 	w.Header().Set("Content-Type", wire.ContentTypeJSON)
