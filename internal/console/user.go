@@ -77,11 +77,15 @@ func (c *console) closed() bool { return c.Token != "" || c.Logins != nil }
 // recognize finds out who sends a request. Without a login that counts it is nobody, and no error.
 func (c *console) recognize(r *http.Request) (user, error) {
 	if c.Logins == nil {
-		u := user{Person: Person{Who: c.Who, As: c.As, Operator: c.Who != ""}, in: c.Token == "" || c.session.admits(c.cookies(r, cookie)) || c.session.bears(r)}
+		u := user{Person: Person{Who: c.Who, As: c.As, Operator: c.Who != ""}, in: c.Token == "" || c.session.admits(c.cookies(r, cookie))}
 		if c.Who != "" {
 			u.Domains = []string{"*"}
 		}
-		return u, nil
+		var err error
+		if !u.in && forPrograms(r) && protected(r) { // nobody on the way reads the token
+			u.in, err = c.guesses.Bears(r, c.Token)
+		}
+		return u, err
 	}
 	session := c.cookies(r, cookie)
 	if session == "" {

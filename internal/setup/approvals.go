@@ -9,16 +9,21 @@ import (
 
 	"agentd/internal/config"
 	"agentd/internal/desk/hooks"
+	"agentd/internal/httpguard"
 	"agentd/sdk"
 )
 
 // DefaultTokenEnv is the variable with the token of the desk's HTTP API.
 const DefaultTokenEnv = "AGENTD_APPROVALS_TOKEN"
 
-// APIToken is the token of the HTTP API; empty is none.
+// APIToken is the token of the HTTP API; empty is none. One that could be guessed is an error.
 func APIToken(cfg *config.Config, file string) (string, error) {
 	if file == "" {
-		return os.Getenv(cmp.Or(cfg.Approvals.TokenEnv, DefaultTokenEnv)), nil
+		name := cmp.Or(cfg.Approvals.TokenEnv, DefaultTokenEnv)
+		if token := os.Getenv(name); token != "" {
+			return token, httpguard.CheckToken(name, token)
+		}
+		return "", nil
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -28,7 +33,7 @@ func APIToken(cfg *config.Config, file string) (string, error) {
 	if token == "" {
 		return "", sdk.Errorf(sdk.CodeConfig, "token file %s is empty", file)
 	}
-	return token, nil
+	return token, httpguard.CheckToken(file, token)
 }
 
 // Webhooks are the configured ones, with their secrets. One without its secret is an error: nothing is sent unsigned.
