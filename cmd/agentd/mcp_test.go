@@ -139,7 +139,7 @@ func TestMCP_HTTPCancelsByHandleAndAsksForItsToken(t *testing.T) {
 	s.serve()
 	const token = "a token of this test"
 	t.Setenv("AGENTD_MCP_TOKEN", "secret")
-	s.expect(cli.ExitConfig, "mcp", "--http", "127.0.0.1:0")
+	s.expect(cli.ExitUsage, "mcp", "--http", "127.0.0.1:0")
 	t.Setenv("AGENTD_MCP_TOKEN", token)
 	var out, errors output
 	s.background(&out, &errors, "mcp", "--http", "127.0.0.1:0", "--wait", "2s")
