@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -220,24 +219,11 @@ func checkInput(spec sdk.AgentSpec, accepts *schema.Schema) func(wire.Event) (js
 			}
 			return nil, problem
 		}
-		data, err := wire.Canonicalize(ev.Data)
-		if err != nil {
-			return nil, refuse(sdk.AsError(err).Faults...)
-		}
-		filled, err := accepts.ApplyDefaults(data)
-		if err != nil {
-			return nil, refuse(sdk.AsError(err).Faults...)
-		}
-		if faults := accepts.Validate(filled); len(faults) > 0 {
+		data, faults := accepts.Admit(ev.Data)
+		if len(faults) > 0 {
 			return nil, refuse(faults...)
 		}
-		if bytes.Equal(filled, data) {
-			return data, nil
-		}
-		if filled, err = wire.Canonicalize(filled); err != nil {
-			return nil, refuse(sdk.AsError(err).Faults...)
-		}
-		return filled, nil
+		return data, nil
 	}
 }
 
