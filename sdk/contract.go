@@ -40,11 +40,13 @@ const (
 	TypePlanReview        = "agentd.plan.review"
 	TypePermissionDecided = "agentd.permission.decided"
 	// TypePermissionViewed tells that somebody was shown a permission request; it decides nothing.
-	TypePermissionViewed = "agentd.permission.viewed"
-	TypeQuestion         = "agentd.question.ask"
-	TypeParentQuestion   = "agentd.parent.ask"
-	TypeParentAnswered   = "agentd.parent.answered"
-	TypeConversationTurn = "agentd.conversation.turn"
+	TypePermissionViewed     = "agentd.permission.viewed"
+	TypeQuestion             = "agentd.question.ask"
+	TypeQuestionAnswered     = "agentd.question.answered"
+	TypeParentQuestion       = "agentd.parent.ask"
+	TypeParentAnswered       = "agentd.parent.answered"
+	TypeConversationTurn     = "agentd.conversation.turn"
+	TypeConversationAnswered = "agentd.conversation.answered"
 )
 
 // AsksPermission reports whether events of the type ask people to decide: on a call, or on a plan.

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"agentd/internal/contracts"
 	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -66,7 +65,7 @@ func TestToolset_ThatIsAwayLosesNothingThatWasDecided(t *testing.T) {
 		}, "shop_pay", `{"paid":true}`},
 		"answered": {sdk.PermissionPolicyTerms{}, func(h *harness.Harness) func() {
 			question := h.Call(sdk.TypeQuestion)
-			return func() { question.Answer(contracts.TypeQuestionAnswered, map[string]any{"answer": "XL"}) }
+			return func() { question.Answer(sdk.TypeQuestionAnswered, map[string]any{"answer": "XL"}) }
 		}, "shop_order", `{"answer":"XL"}`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,6 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
-	"agentd/internal/contracts"
 	"agentd/internal/llm/mockllm"
 	"agentd/sdk"
 )
@@ -145,7 +144,7 @@ func (a *airline) recorded(call wire.Event, step int) (eventType string, data an
 		}
 		next := record.Messages[i+1]
 		if next.Role == "user" {
-			return contracts.TypeConversationAnswered, map[string]any{
+			return sdk.TypeConversationAnswered, map[string]any{
 				"message": next.Text, "end": strings.HasSuffix(strings.TrimSpace(next.Text), endMarker),
 			}, nil
 		}
