@@ -29,7 +29,7 @@ type ContractVersion struct {
 // SchemaRef is the dataschema of an event: "<uri>/<version>".
 func SchemaRef(uri, version string) string { return uri + "/" + version }
 
-// ParentSubjectField is the property of an agent's or orchestrator's input that names the caller's run (seed 001). It is
+// ParentSubjectField is the property of an agent's or orchestrator's input that names the caller's run. It is
 // stripped from what models see and put in on invocation.
 const ParentSubjectField = "parentSubject$$"
 

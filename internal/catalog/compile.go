@@ -22,7 +22,7 @@ import (
 
 // compile makes a runner.Agent of an agent, for runs that started with the spec ran. Everything that can be checked is checked here, not when a run needs it. away are
 // the toolsets whose tools are not known. policy is the permission policy in force today, which counts beside that of the
-// spec (design §5).
+// spec: the stricter ruling holds.
 func (c *Catalog) compile(a sdk.Agent, ran sdk.AgentSpec, away []Away, policy *sdk.PermissionPolicy) (version, error) {
 	m := making{catalog: c, declared: a, spec: a.Spec, ran: ran, policy: policy, into: &runner.Agent{}}
 	compiled, err := m.agent()
