@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"agentd/internal/config"
-	"agentd/internal/desk/hooks"
+	"agentd/internal/desk/webhook"
 	"agentd/internal/httpguard"
 	"agentd/sdk"
 )
@@ -37,19 +37,19 @@ func APIToken(cfg *config.Config, file string) (string, error) {
 }
 
 // Webhooks are the configured ones, with their secrets. One without its secret is an error: nothing is sent unsigned.
-func Webhooks(cfg *config.Config) ([]hooks.Hook, error) {
-	var list []hooks.Hook
+func Webhooks(cfg *config.Config) ([]webhook.Target, error) {
+	var list []webhook.Target
 	var faults []error
 	for i, w := range cfg.Approvals.Webhooks {
 		secret := os.Getenv(w.SecretEnv)
 		if secret == "" {
 			faults = append(faults, sdk.Errorf(sdk.CodeConfig, "webhook %d: set the environment variable %s to its secret", i+1, w.SecretEnv))
 		}
-		key, err := hooks.Key(secret)
+		key, err := webhook.Key(secret)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("webhook %d: environment variable %s: %w", i+1, w.SecretEnv, err))
 		}
-		list = append(list, hooks.Hook{URL: w.URL, Key: key})
+		list = append(list, webhook.Target{URL: w.URL, Key: key})
 	}
 	return list, errors.Join(faults...)
 }

@@ -108,7 +108,7 @@ func open(ctx context.Context, o options) (_ *world, err error) {
 		return nil, err
 	}
 	plan := worker.Plan(specs())
-	plan.Hooks = w.webhooks.plan()
+	plan.Webhooks = w.webhooks.plan()
 	plan.AckWait, plan.PersistMode, plan.Partitions = ackWait, broker.PersistDefault, w.layout.Partitions()
 	if w.setsBack {
 		plan.PersistMode = broker.PersistAsync
