@@ -1,7 +1,6 @@
 package catalog
 
 import (
-
 	"agentd/internal/core"
 	"agentd/internal/toolbox"
 	"agentd/sdk"

@@ -117,7 +117,9 @@ func (h *webhooks) close() error {
 	return err
 }
 
-func (h *webhooks) healthy() webhook.Target { return webhook.Target{URL: h.url + hookPath, Key: hookKey} }
+func (h *webhooks) healthy() webhook.Target {
+	return webhook.Target{URL: h.url + hookPath, Key: hookKey}
+}
 
 func (h *webhooks) all() []webhook.Target {
 	return []webhook.Target{
