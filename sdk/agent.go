@@ -67,7 +67,7 @@ type AgentSpec struct {
 	// System is the system prompt: text/template over .Input, .Tools and .Run.
 	System string `json:"system,omitempty"`
 	// Prompt is the first user message: text/template like System. Empty is the default message: .message of the input
-	// when the contract's input has one as a string, else the JSON of the input (seed 000).
+	// when the contract's input has one as a string, else the JSON of the input.
 	Prompt string   `json:"prompt,omitempty"`
 	Text   TextMode `json:"text,omitempty"`
 	// Mode is how the agent goes about its work; empty is ModeLoop. Plan is for ModePlan alone.
@@ -99,7 +99,7 @@ type AgentSpec struct {
 	Corrections *Corrections `json:"corrections,omitempty"`
 	// StopOn names tools (as the model knows them) whose successful result completes the run.
 	StopOn []string `json:"stop_on,omitempty"`
-	// History puts the whole conversation beside the output (seed 001).
+	// History puts the whole conversation beside the output.
 	History bool `json:"history,omitempty"`
 	// Tags are by which people find runs of the agent that were started without them: the keys, and CEL over input, run, agent and initiator
 	// for the values. One that yields neither text, number nor boolean, or what a tag cannot be, is left out.
@@ -282,7 +282,7 @@ var ToolCallModes = []ToolCallMode{ToolCallsNative, ToolCallsText, ToolCallsPyth
 const (
 	// ToolCallsNative uses the provider's own form of calls.
 	ToolCallsNative ToolCallMode = "native"
-	// ToolCallsText has the model write calls into its text (seed 002), for models that know no other way.
+	// ToolCallsText has the model write calls into its text, for models that know no other way.
 	ToolCallsText ToolCallMode = "text"
 	// ToolCallsPythonic has it write two lines, "Tool: name" and "Arguments: {…}".
 	ToolCallsPythonic ToolCallMode = "pythonic"
@@ -304,7 +304,7 @@ type ServiceTool struct {
 	// As is the name shown to the model; empty is the contract's type with dots as underscores.
 	As          string `json:"as,omitempty"`
 	Description string `json:"description,omitempty"`
-	// Priority: of one reply's calls only those of the highest priority are made (seed 000).
+	// Priority: of one reply's calls only those of the highest priority are made.
 	Priority int `json:"priority,omitempty"`
 	// TimeoutMillis is the deadline of one attempt at a call; 0 is DefaultCallTimeout.
 	TimeoutMillis int64 `json:"timeout_ms,omitempty"`
@@ -352,7 +352,7 @@ type Limits struct {
 	QuestionTimeoutMillis int64 `json:"question_timeout_ms,omitempty"`
 }
 
-// Delegation says who called an agent as a tool (seed 001).
+// Delegation says who called an agent as a tool.
 type Delegation struct {
 	// Agent is the name of the caller, Run the subject of its run, Call its call.
 	Agent string `json:"agent"`
@@ -400,12 +400,12 @@ type Hooks struct {
 	// Context builds system prompt and first messages when a run starts; nil uses the spec's templates. An error fails
 	// the run.
 	Context func(ctx context.Context, in ContextInput) (Context, error)
-	// Planning and Retrieval add sections to the current turn: what is planned, and what was looked up for it (seed 002).
+	// Planning and Retrieval add sections to the current turn: what is planned, and what was looked up for it.
 	// They are asked before each model call; an empty text makes no section, and an error ends the run.
 	Planning  func(ctx context.Context, in TurnInput) (string, error)
 	Retrieval func(ctx context.Context, in TurnInput) (string, error)
 	// Output turns a reply into data of the agent's contract; nil parses JSON, or wraps text as {"response": text}. The
-	// message of an error goes back to the model (self-correction, seed 000).
+	// message of an error goes back to the model, which corrects itself.
 	Output func(ctx context.Context, in OutputInput) (json.RawMessage, error)
 	// Requirements are the functions that Answers.Require names. The message of an error is what is wrong with an output.
 	Requirements map[string]func(ctx context.Context, in RequirementInput) error

@@ -60,7 +60,7 @@ const (
 // AnswersSmallModel is the name of SmallModel in a file: "answers: small-model".
 const AnswersSmallModel = "small-model"
 
-// SmallModel is what a model needs that is small, cheap and stops early (seed 004).
+// SmallModel is what a model needs that is small, cheap and stops early.
 func SmallModel() Answers { return Answers{Incomplete: 10, Deflecting: 3, Summary: true} }
 
 // UnmarshalJSON reads the name of a preset as well.

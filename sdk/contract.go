@@ -29,7 +29,7 @@ type ContractVersion struct {
 // SchemaRef is the dataschema of an event: "<uri>/<version>".
 func SchemaRef(uri, version string) string { return uri + "/" + version }
 
-// ParentSubjectField is the property of an agent's or orchestrator's input that names the caller's run (seed 001). It is
+// ParentSubjectField is the property of an agent's or orchestrator's input that names the caller's run. It is
 // stripped from what models see and put in on invocation.
 const ParentSubjectField = "parentSubject$$"
 
@@ -40,11 +40,13 @@ const (
 	TypePlanReview        = "agentd.plan.review"
 	TypePermissionDecided = "agentd.permission.decided"
 	// TypePermissionViewed tells that somebody was shown a permission request; it decides nothing.
-	TypePermissionViewed = "agentd.permission.viewed"
-	TypeQuestion         = "agentd.question.ask"
-	TypeParentQuestion   = "agentd.parent.ask"
-	TypeParentAnswered   = "agentd.parent.answered"
-	TypeConversationTurn = "agentd.conversation.turn"
+	TypePermissionViewed     = "agentd.permission.viewed"
+	TypeQuestion             = "agentd.question.ask"
+	TypeQuestionAnswered     = "agentd.question.answered"
+	TypeParentQuestion       = "agentd.parent.ask"
+	TypeParentAnswered       = "agentd.parent.answered"
+	TypeConversationTurn     = "agentd.conversation.turn"
+	TypeConversationAnswered = "agentd.conversation.answered"
 )
 
 // AsksPermission reports whether events of the type ask people to decide: on a call, or on a plan.

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Guidance are the sections of a system prompt after its instructions, in this order (seed 002): text/template like
+// Guidance are the sections of a system prompt after its instructions, in this order: text/template like
 // AgentSpec.System, and over .Interactions. Empty ones are left out.
 type Guidance struct {
 	Loop         string `json:"loop,omitempty"`

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// Phase is a moment in a run that hooks are called at (seed 003).
+// Phase is a moment in a run that hooks are called at.
 type Phase string
 
 // The phases, in the order of a run.

@@ -5,7 +5,7 @@ import "encoding/json"
 // Role says who speaks in a message.
 type Role string
 
-// The roles. Tool results are user messages, as in seed 000. The system prompt is not a message.
+// The roles. Tool results are user messages. The system prompt is not a message.
 const (
 	RoleUser      Role = "user"
 	RoleAssistant Role = "assistant"

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// Lifecycle tells a model why it is called (seed 000).
+// Lifecycle tells a model why it is called.
 type Lifecycle string
 
 // The lifecycles.
@@ -60,10 +60,10 @@ type ModelRequest struct {
 	// Model is the vendor's name of the model.
 	Model  string
 	System string
-	// Turn are the sections that precede the newest input: what is planned, what was looked up (seed 002). A Registry puts
+	// Turn are the sections that precede the newest input: what is planned, what was looked up. A Registry puts
 	// them into the Messages, so providers find none.
 	Turn []Section
-	// Messages carry their seen counts; a provider masks media that the model has seen (seed 000).
+	// Messages carry their seen counts; a provider masks media that the model has seen.
 	Messages []Message
 	// Tools are in a stable order, so that providers can cache the prompt.
 	Tools []ToolDefinition

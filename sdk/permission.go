@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// PermissionMode says what happens to a call that needs permission (design §7).
+// PermissionMode says what happens to a call that needs permission (docs/approvals.md).
 type PermissionMode string
 
 // The permission modes.
 const (
 	// PermissionHold keeps the call itself waiting: an approval executes exactly that call, a denial is its result.
 	PermissionHold PermissionMode = "hold"
-	// PermissionRetry tells the model that permission was asked for; after the decision it calls again (seeds 000, 001).
+	// PermissionRetry tells the model that permission was asked for; after the decision it calls again.
 	PermissionRetry PermissionMode = "retry"
 )
 

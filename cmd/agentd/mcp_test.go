@@ -137,7 +137,10 @@ func TestMCP_AgentIsAToolWhoseRunOutlivesItsHost(t *testing.T) {
 func TestMCP_HTTPCancelsByHandleAndAsksForItsToken(t *testing.T) {
 	s := startDev(t, filepath.Join(example, "agentd.yaml"), filepath.Join(example, "script.yaml"))
 	s.serve()
+	const token = "a token of this test"
 	t.Setenv("AGENTD_MCP_TOKEN", "secret")
+	s.expect(cli.ExitUsage, "mcp", "--http", "127.0.0.1:0")
+	t.Setenv("AGENTD_MCP_TOKEN", token)
 	var out, errors output
 	s.background(&out, &errors, "mcp", "--http", "127.0.0.1:0", "--wait", "2s")
 	s.until(&errors, "agents are MCP tools at ")
@@ -158,7 +161,7 @@ func TestMCP_HTTPCancelsByHandleAndAsksForItsToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request.Header.Set("Authorization", "Bearer secret")
+	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Origin", "https://evil.example")
 	if refused, err = http.DefaultClient.Do(request); err != nil {
 		t.Fatal(err)
@@ -166,7 +169,7 @@ func TestMCP_HTTPCancelsByHandleAndAsksForItsToken(t *testing.T) {
 	if err := refused.Body.Close(); err != nil || refused.StatusCode != http.StatusForbidden {
 		t.Errorf("for a page of another site: %s, %v", refused.Status, err)
 	}
-	h := connectHost(t, &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: bearer("secret")}})
+	h := connectHost(t, &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: bearer(token)}})
 	// Runs of others have names that can be guessed.
 	s.expect(cli.ExitOK, "run", "travel.desk", "-m", "Two nights in Lisbon", "--subject", "invoice-4711", "-d")
 	s.waiting("invoice-4711")

@@ -337,9 +337,9 @@ func (r rights) approver(m Member) User {
 		u.Publish = append(u.Publish, r.s.Get(a.Name), r.s.GetAs(a.Name, u.Name))
 		r.watches(&u, wire.NameToken(a.Name))
 	}
-	for _, h := range r.Broker.Hooks {
+	for _, h := range r.Broker.Webhooks {
 		if !slices.ContainsFunc(h.Domains, func(d string) bool { return !slices.Contains(domains, d) }) {
-			u.Publish = append(u.Publish, r.consume(broker.HookConsumer(h.Name))...)
+			u.Publish = append(u.Publish, r.consume(broker.WebhookConsumer(h.Name))...)
 		}
 	}
 	return u

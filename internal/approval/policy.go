@@ -126,7 +126,7 @@ func merge(general sdk.PermissionPolicyTerms, own *sdk.PermissionPolicyTerms) sd
 	if own.Scopes != nil {
 		m.Scopes = own.Scopes
 	}
-	if own.Approvers != nil {
+	if len(own.Approvers) > 0 { // a list of nobody would let anybody decide
 		m.Approvers = own.Approvers
 	}
 	return m

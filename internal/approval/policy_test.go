@@ -3,6 +3,7 @@ package approval
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -124,6 +125,15 @@ func TestCompile_ListsEveryFault(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, paths); diff != "" {
 		t.Errorf("faults (-want +got):\n%s\n%v", diff, err)
+	}
+}
+
+// A rule that names nobody keeps the approvers of its policy.
+func TestMerge_KeepsTheApprovers(t *testing.T) {
+	t.Parallel()
+	general := sdk.PermissionPolicyTerms{Approvers: []string{"ann"}}
+	if got := merge(general, &sdk.PermissionPolicyTerms{Approvers: []string{}}).Approvers; !slices.Equal(got, general.Approvers) {
+		t.Errorf("%q may approve", got)
 	}
 }
 

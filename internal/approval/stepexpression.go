@@ -11,6 +11,7 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
 
+	"agentd/internal/clip"
 	"agentd/sdk"
 )
 
@@ -153,9 +154,7 @@ func (d *decoder) object(v traits.Mapper) any {
 }
 
 func (d *decoder) text(text string) string {
-	if left := max(d.left, 0); len(text) > left {
-		text = strings.ToValidUTF8(text[:left], "") + "…"
-	}
+	text = clip.Text(text, max(d.left, 0))
 	d.left -= len(text)
 	return text
 }

@@ -24,7 +24,7 @@ func TestAckWait_IsShortForWorkersAndLongForServices(t *testing.T) {
 	}
 	c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
 	plan := testPlan
-	plan.AckWait, plan.Hooks = 0, []HookPlan{{Name: "pager", Domains: []string{"*"}}}
+	plan.AckWait, plan.Webhooks = 0, []WebhookPlan{{Name: "pager", Domains: []string{"*"}}}
 	provision(t, c, plan)
 	got := map[string]time.Duration{}
 	for _, ref := range Consumers(c.subjects, plan) {

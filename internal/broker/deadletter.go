@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/broker/leader"
+	"agentd/internal/clip"
 	"agentd/sdk"
 )
 
@@ -104,11 +105,7 @@ func messageHeaders(headers map[string][]string) nats.Header {
 // headerText makes text fit for a header: one line of bounded length.
 func headerText(text string) string {
 	const longest = 2048
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > longest {
-		text = strings.ToValidUTF8(text[:longest], "") + "…"
-	}
-	return text
+	return clip.Text(strings.Join(strings.Fields(text), " "), longest)
 }
 
 // Letter is a stored dead letter.

@@ -98,18 +98,31 @@ const resumePause = 50 * time.Millisecond
 
 // ResumeAgent ends a pause, and wakes the runs that wait because of it one after the other. It returns how many, and may be repeated.
 func (c *Conn) ResumeAgent(ctx context.Context, agent string) (woken int, err error) {
+	if err := c.EndPause(ctx, agent); err != nil {
+		return 0, err
+	}
+	return c.WakePaused(ctx, agent)
+}
+
+// EndPause has runs of an agent begin again. Those that wait because of the pause wait on, until WakePaused.
+func (c *Conn) EndPause(ctx context.Context, agent string) error {
 	refs, err := c.beginnings(ctx, agent)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	for _, ref := range refs {
 		if _, err := c.js.ResumeConsumer(ctx, StreamName(c.subjects, ref.Zone), ref.Name); err != nil {
-			return 0, fmt.Errorf("resume consumer %s of stream %s: %w", ref.Name, StreamName(c.subjects, ref.Zone), err)
+			return fmt.Errorf("resume consumer %s of stream %s: %w", ref.Name, StreamName(c.subjects, ref.Zone), err)
 		}
 		if err := c.awaitPause(ctx, ref, time.Time{}); err != nil {
-			return 0, err
+			return err
 		}
 	}
+	return nil
+}
+
+// WakePaused wakes the runs that wait because their agent was paused, one after the other, and returns how many. It may be repeated.
+func (c *Conn) WakePaused(ctx context.Context, agent string) (woken int, err error) {
 	runs, err := c.ParkedRuns(ctx, wire.KeyAgentPaused, agent)
 	if err != nil {
 		return 0, err

@@ -97,7 +97,7 @@ type Plan struct {
 	AckWait  time.Duration
 	Agents   []AgentPlan
 	Services []ServicePlan
-	Hooks    []HookPlan
+	Webhooks []WebhookPlan
 	// Index is whether there is to be an index of runs; false leaves one that there is.
 	Index bool
 	// Cold is whether finished journals leave the store of runs for archives. Without it a stream of archives is made by nobody, and one that
@@ -127,8 +127,8 @@ type AgentPlan struct{ Name, Type string }
 // ServicePlan is a service that answers calls of a contract.
 type ServicePlan struct{ Domain, Type string }
 
-// HookPlan is a webhook that is told of the calls of domains. Name is a subject token.
-type HookPlan struct {
+// WebhookPlan is a webhook that is told of the calls of domains. Name is a subject token.
+type WebhookPlan struct {
 	Name    string
 	Domains []string
 }
@@ -256,8 +256,8 @@ func ServiceConsumer(domain, contractType string) ConsumerRef {
 	return ConsumerRef{ZoneOut, "svc_" + wire.DomainToken(domain) + "_" + wire.NameToken(contractType)}
 }
 
-// HookConsumer is the consumer that remembers what a webhook has been told.
-func HookConsumer(name string) ConsumerRef { return ConsumerRef{ZoneOut, "hook_" + name} }
+// WebhookConsumer is the consumer that remembers what a webhook has been told.
+func WebhookConsumer(name string) ConsumerRef { return ConsumerRef{ZoneOut, "hook_" + name} }
 
 // Consumers are the durable consumers of a plan.
 func Consumers(s wire.Subjects, p Plan) []ConsumerRef {
@@ -326,7 +326,7 @@ func (c *Conn) consumers(p Plan) []consumerPlan {
 		tail := wire.DomainToken(s.Domain) + "." + wire.NameToken(s.Type) + ".>"
 		add(ServiceConsumer(s.Domain, s.Type), aService, root+".out."+tail, root+".void."+tail)
 	}
-	for _, h := range p.Hooks {
+	for _, h := range p.Webhooks {
 		var filters []string
 		for _, domain := range h.Domains {
 			token := domain
@@ -335,7 +335,7 @@ func (c *Conn) consumers(p Plan) []consumerPlan {
 			}
 			filters = append(filters, root+".out."+token+".>")
 		}
-		add(HookConsumer(h.Name), aHook, filters...)
+		add(WebhookConsumer(h.Name), aHook, filters...)
 	}
 	return plans
 }

@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -23,7 +22,7 @@ import (
 
 // compile makes a runner.Agent of an agent, for runs that started with the spec ran. Everything that can be checked is checked here, not when a run needs it. away are
 // the toolsets whose tools are not known. policy is the permission policy in force today, which counts beside that of the
-// spec (design §5).
+// spec: the stricter ruling holds.
 func (c *Catalog) compile(a sdk.Agent, ran sdk.AgentSpec, away []Away, policy *sdk.PermissionPolicy) (version, error) {
 	m := making{catalog: c, declared: a, spec: a.Spec, ran: ran, policy: policy, into: &runner.Agent{}}
 	compiled, err := m.agent()
@@ -220,24 +219,11 @@ func checkInput(spec sdk.AgentSpec, accepts *schema.Schema) func(wire.Event) (js
 			}
 			return nil, problem
 		}
-		data, err := wire.Canonicalize(ev.Data)
-		if err != nil {
-			return nil, refuse(sdk.AsError(err).Faults...)
-		}
-		filled, err := accepts.ApplyDefaults(data)
-		if err != nil {
-			return nil, refuse(sdk.AsError(err).Faults...)
-		}
-		if faults := accepts.Validate(filled); len(faults) > 0 {
+		data, faults := accepts.Admit(ev.Data)
+		if len(faults) > 0 {
 			return nil, refuse(faults...)
 		}
-		if bytes.Equal(filled, data) {
-			return data, nil
-		}
-		if filled, err = wire.Canonicalize(filled); err != nil {
-			return nil, refuse(sdk.AsError(err).Faults...)
-		}
-		return filled, nil
+		return data, nil
 	}
 }
 

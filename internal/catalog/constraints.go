@@ -91,7 +91,7 @@ func runConstraintFaults(agent *sdk.Constraints) func(*sdk.Constraints) []string
 
 // patternFaults is what is wrong with patterns and numbers.
 func patternFaults(c *sdk.Constraints) []string {
-	var faults []string
+	faults := emptyFaults("", c.Allow, c.Deny)
 	for _, pattern := range slices.Concat(c.Allow, c.Deny) {
 		if err := toolpattern.Check(pattern); err != nil {
 			faults = append(faults, sdk.AsError(err).Message)
@@ -101,6 +101,7 @@ func patternFaults(c *sdk.Constraints) []string {
 	if f == nil {
 		return faults
 	}
+	faults = append(faults, emptyFaults("files: ", f.Allow, f.Deny)...)
 	for _, pattern := range slices.Concat(f.Allow, f.Deny) {
 		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
 			faults = append(faults, fmt.Sprintf(`files: %q cannot be read as a pattern of paths, such as "src/*.go"`, pattern))
@@ -108,6 +109,19 @@ func patternFaults(c *sdk.Constraints) []string {
 	}
 	if f.Most < 0 || f.Most > sdk.MaxFiles || f.Lines < 0 {
 		faults = append(faults, fmt.Sprintf("files: want at most %d files, and no fewer than 0 files or lines", sdk.MaxFiles))
+	}
+	return faults
+}
+
+// emptyFaults is what is wrong with lists of patterns that are there and have none: whoever writes them means something, and they would
+// constrain nothing.
+func emptyFaults(of string, allow, deny []string) []string {
+	var faults []string
+	if allow != nil && len(allow) == 0 {
+		faults = append(faults, of+"allow is empty, and would constrain nothing: name what is allowed, or leave it out")
+	}
+	if deny != nil && len(deny) == 0 {
+		faults = append(faults, of+"deny is empty, and would constrain nothing: name what is denied, or leave it out")
 	}
 	return faults
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"agentd/sdk"
 )
 
@@ -59,5 +61,22 @@ func TestConstraints_TellEveryFault(t *testing.T) {
 	}
 	if _, err := constraintHooks(sdk.AgentSpec{Constraints: &sdk.Constraints{Files: &sdk.FileConstraints{}}}, nil); err == nil {
 		t.Error("want to be told which tools write")
+	}
+}
+
+// Lists that name nothing would allow everything.
+func TestConstraints_AreNotEmpty(t *testing.T) {
+	t.Parallel()
+	got := runConstraintFaults(&sdk.Constraints{Files: &sdk.FileConstraints{}})(&sdk.Constraints{
+		Allow: []string{}, Deny: []string{}, Files: &sdk.FileConstraints{Allow: []string{}, Deny: []string{}},
+	})
+	want := []string{
+		"allow is empty, and would constrain nothing: name what is allowed, or leave it out",
+		"deny is empty, and would constrain nothing: name what is denied, or leave it out",
+		"files: allow is empty, and would constrain nothing: name what is allowed, or leave it out",
+		"files: deny is empty, and would constrain nothing: name what is denied, or leave it out",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

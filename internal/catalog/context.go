@@ -1,8 +1,6 @@
 package catalog
 
 import (
-	"cmp"
-
 	"agentd/internal/core"
 	"agentd/internal/toolbox"
 	"agentd/sdk"
@@ -28,14 +26,10 @@ func answerGates(spec sdk.AgentSpec, tools *toolbox.Toolbox) []core.ContextProvi
 		return nil
 	}
 	var gates []core.ContextProvider
-	for _, r := range spec.Answers.Require {
+	for i := range spec.Answers.Require {
+		r := &spec.Answers.Require[i]
 		if t, ok := tools.ContextService(sdk.AnswerSection(r.Name)); ok {
-			gates = append(gates, core.ContextProvider{
-				Section: t.Name, Service: coreTool(t), Required: !r.Optional,
-				Gate: &core.AnswerGate{
-					Name: r.Name, Most: cmp.Or(r.Retries, sdk.DefaultRequirementRetries), Optional: r.Optional, Feedback: r.Feedback,
-				},
-			})
+			gates = append(gates, core.ContextProvider{Section: t.Name, Service: coreTool(t), Required: !r.Optional, Gate: gateOf(r)})
 		}
 	}
 	return gates

@@ -123,15 +123,16 @@ func gatesOf(a sdk.Agent) (func(context.Context, sdk.RequirementInput) ([]core.O
 				return nil, fmt.Errorf("gate %s: %w", gates[i].Name, err)
 			}
 			if wrong != "" {
-				g := &gates[i]
-				all = append(all, core.Objection{
-					Judge: g.Name, Found: wrong, Nudge: "Your answer is not accepted: " + strings.TrimRight(cmp.Or(g.Feedback, wrong), ". ") + ". Give it again, corrected.",
-					Most: cmp.Or(g.Retries, sdk.DefaultRequirementRetries), Required: !g.Optional,
-				})
+				all = append(all, gateOf(&gates[i]).Objection(wrong))
 			}
 		}
 		return all, nil
 	}, nil
+}
+
+// gateOf is a requirement as the core knows it.
+func gateOf(r *sdk.Requirement) *core.AnswerGate {
+	return &core.AnswerGate{Name: r.Name, Most: cmp.Or(r.Retries, sdk.DefaultRequirementRetries), Optional: r.Optional, Feedback: r.Feedback}
 }
 
 func checkOf(a sdk.Agent, g *sdk.Requirement) (check, error) {

@@ -31,8 +31,8 @@ func response(text string) (json.RawMessage, error) {
 	return json.Marshal(map[string]string{"response": text})
 }
 
-// build returns data that conforms to the contract, or says in words for the model what is wrong (seed 000, output
-// builder with self-correction). An error of the hook is such a fault, unless ctx ended.
+// build returns data that conforms to the contract, or says in words for the model what is wrong, so that
+// it corrects itself. An error of the hook is such a fault, unless ctx ended.
 func (o *output) build(ctx context.Context, in sdk.OutputInput) (json.RawMessage, string, error) {
 	if o.hook != nil {
 		data, err := o.hook(ctx, in)

@@ -27,7 +27,7 @@ func parsePrompts(spec sdk.AgentSpec) (*prompts, error) {
 	return &p, nil
 }
 
-// build is the default context builder (seed 000): the templates, or without a prompt template the input's message, or
+// build is the default context builder: the templates, or without a prompt template the input's message, or
 // the input as JSON.
 func (p *prompts) build(_ context.Context, in sdk.ContextInput) (sdk.Context, error) {
 	data := prompt.Data{Run: in.Run, Tools: in.Tools, DelegatedBy: in.DelegatedBy}

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
 	"agentd/internal/spelling"
 	"agentd/internal/strict"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Encryption says with what keys the store of runs is sealed (docs/encryption.md).
@@ -71,15 +71,12 @@ func (k EncryptionKey) Read(lookup func(string) (string, bool)) (Secret, error) 
 	return Secret(text), nil
 }
 
-// keyID is what the id of a key may be; package sealed says the same.
-var keyID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
-
 func (l *loader) encryption(n *strict.Node) {
 	e := &l.cfg.Encryption
 	l.Decode(n, e)
 	for _, key := range n.Get("keys").Items() {
-		if !keyID.MatchString(key.Name) {
-			l.Faultf(key.Key, "key id %q: want 1 to 32 of letters, digits, _ and -", key.Name)
+		if !wire.IsToken(key.Name, wire.MaxKeyID) {
+			l.Faultf(key.Key, "key id %q: want 1 to %d of letters, digits, _ and -", key.Name, wire.MaxKeyID)
 		}
 		k := EncryptionKey{ID: key.Name, Env: key.Get("env").Text(), At: key.Key}
 		if file := key.Get("file"); file.Present() {

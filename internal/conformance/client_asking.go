@@ -189,7 +189,7 @@ func tryAnswerQuestion(ctx context.Context, s *clientSession) error {
 	if err != nil {
 		return err
 	}
-	return wantData(event, "agentd.question.answered", map[string]any{"answer": "im März"})
+	return wantData(event, sdk.TypeQuestionAnswered, map[string]any{"answer": "im März"})
 }
 
 func tryTurn(ctx context.Context, s *clientSession) error {
@@ -201,7 +201,7 @@ func tryTurn(ctx context.Context, s *clientSession) error {
 	if err != nil {
 		return err
 	}
-	return wantData(event, "agentd.conversation.answered", map[string]any{memberMessage: aPlace, "end": true})
+	return wantData(event, sdk.TypeConversationAnswered, map[string]any{memberMessage: aPlace, "end": true})
 }
 
 func tryAnswerAgain(ctx context.Context, s *clientSession) error {
@@ -243,7 +243,7 @@ func trySeveral(ctx context.Context, s *clientSession) error {
 	if err != nil {
 		return err
 	}
-	return wantData(event, "agentd.conversation.answered", map[string]any{memberMessage: aPlace})
+	return wantData(event, sdk.TypeConversationAnswered, map[string]any{memberMessage: aPlace})
 }
 
 // published reports whether something of a kind was published after what was seen before.

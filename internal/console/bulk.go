@@ -94,7 +94,7 @@ func (c *console) bulkForm(r *request, values url.Values, problem error) (*view,
 	v := &view{Title: "Many runs", Template: "bulk", Place: placeRuns, Data: p}
 	if problem != nil {
 		e := sdk.AsError(problem)
-		v.Status, p.Problem = statuses[sdk.CodeContractViolation], "Nothing was looked up: "+e.Message
+		v.Status, p.Problem = http.StatusUnprocessableEntity, "Nothing was looked up: "+e.Message
 		for _, f := range e.Faults {
 			p.Faults = append(p.Faults, f.String())
 		}

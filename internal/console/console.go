@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"agentd/internal/desk"
+	"agentd/internal/httpguard"
 	"agentd/internal/index"
 	"agentd/sdk"
 	"agentd/sdk/client"
@@ -53,6 +54,7 @@ type Options struct {
 type console struct {
 	Options
 	session session
+	guesses *httpguard.Guesses
 	// pages are the templates by their names, which are parsed when the first page is asked for.
 	pages func() map[string]*template.Template
 	hub   *hub
@@ -65,7 +67,7 @@ const maxBody = 2 << 20
 // Handler is the console. Its events end when the requests' contexts do.
 func Handler(o Options) http.Handler {
 	pages := sync.OnceValue(func() map[string]*template.Template { return parse(o.Base) })
-	c := &console{Options: o, session: newSession(o.Token), pages: pages, hub: &hub{}, now: time.Now}
+	c := &console{Options: o, session: newSession(o.Token), guesses: httpguard.NewGuesses(o.Logger), pages: pages, hub: &hub{}, now: time.Now}
 	mux := http.NewServeMux()
 	mux.Handle("GET /static/", http.StripPrefix("/static/", static()))
 	mux.HandleFunc("GET /login", c.login)

@@ -362,6 +362,24 @@ func TestEdit_OfAPlanIsDrawnAsSteps(t *testing.T) {
 		`<p class="label">edited to</p><pre class="said">1. Pay alice`+"\n     with: bank_pay</pre>")
 }
 
+// A pattern that cannot be read is for whoever wrote it to mend.
+func TestDecide_SaysWhatIsWrongWithAPattern(t *testing.T) {
+	t.Parallel()
+	spec := payer()
+	spec.Permissions.Rules[0].Terms = &sdk.PermissionPolicyTerms{Scopes: []sdk.GrantScope{sdk.ScopeToolPattern}}
+	b := openFor(t, spec, paying(), live.Options{Who: setup.Principal{Who: "anna"}})
+	b.start("patterned", "pay")
+	request := b.asked()
+	page := b.get(http.StatusOK, request)
+	contains(t, page, "<option>run&#43;tool&#43;pattern</option>", "(for run+tool+pattern, such as")
+	form := hiddenIn(page)
+	form.Set("decision", "allow")
+	form.Set("scope", "run+tool+pattern")
+	form.Set("pattern", "args.euros <")
+	_, page = b.post(http.StatusUnprocessableEntity, request+"/decide", form)
+	contains(t, page, "Syntax error")
+}
+
 // A decision is on the arguments that were shown; the model is told why it was denied.
 func TestDecide_IsOnWhatWasShown(t *testing.T) {
 	b := open(t, paying(), "anna", "")

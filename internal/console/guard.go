@@ -3,7 +3,6 @@ package console
 import (
 	"crypto/hmac"
 	"crypto/sha256"
-	"crypto/subtle"
 	"embed"
 	"encoding/base64"
 	"net/http"
@@ -83,9 +82,8 @@ func open(path string) bool {
 // session is who has logged in: a cookie with the time until which it counts, and a code that only this console's token makes. A new
 // token ends all sessions. Nothing is kept.
 type session struct {
-	token string
-	key   []byte
-	now   func() time.Time
+	key []byte
+	now func() time.Time
 }
 
 const (
@@ -98,7 +96,7 @@ const (
 func newSession(token string) session {
 	mac := hmac.New(sha256.New, []byte(token))
 	mac.Write([]byte("agentd console session"))
-	return session{token: token, key: mac.Sum(nil), now: time.Now}
+	return session{key: mac.Sum(nil), now: time.Now}
 }
 
 func (s session) code(until string) string {
@@ -114,22 +112,10 @@ func (s session) admits(given string) bool {
 	return err == nil && hmac.Equal([]byte(code), []byte(s.code(until))) && s.now().Unix() < seconds
 }
 
-// bears reports whether a program sends the token with a request for JSON, and nobody on the way reads it.
-func (s session) bears(r *http.Request) bool {
-	token, given := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	return given && forPrograms(r) && protected(r) && s.is(token)
-}
-
 // begun is what the browser of somebody who logs in for a while keeps.
 func (s session) begun(life time.Duration) string {
 	until := strconv.FormatInt(s.now().Add(life).Unix(), 10)
 	return until + "." + s.code(until)
-}
-
-// is compares hashes, so that the time it takes says nothing of the token.
-func (s session) is(token string) bool {
-	x, y := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.token))
-	return s.token != "" && subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
 
 // loginPage is where people log in. At is the identity provider where they do; empty is here, with the token.
@@ -162,15 +148,18 @@ func own(to string) string {
 
 func (c *console) logIn(w http.ResponseWriter, r *http.Request) {
 	to := r.PostFormValue("to")
-	problem := ""
-	switch {
-	case !protected(r):
-		problem = "This page came without encryption, so others could read the token. Serve the console behind TLS, or open it through a tunnel to this machine."
-	case !c.session.is(strings.TrimSpace(r.PostFormValue("token"))):
-		problem = "This is not the token of this console."
+	if !protected(r) {
+		c.askToLogIn(w, r, http.StatusForbidden, to,
+			"This page came without encryption, so others could read the token. Serve the console behind TLS, or open it through a tunnel to this machine.")
+		return
 	}
-	if problem != "" {
-		c.askToLogIn(w, r, http.StatusForbidden, to, problem)
+	switch right, err := c.guesses.Right(r, strings.TrimSpace(r.PostFormValue("token")), c.Token); {
+	case err != nil:
+		e := sdk.AsError(err)
+		c.askToLogIn(w, r, httpguard.Status(e.Code), to, e.Message)
+		return
+	case !right:
+		c.askToLogIn(w, r, http.StatusForbidden, to, "This is not the token of this console.")
 		return
 	}
 	c.setCookies(w, r, cookie, c.session.begun(sessionLife), sessionLife)

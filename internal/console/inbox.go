@@ -312,7 +312,7 @@ func (c *console) compare(r *request) (*view, error) {
 	}
 	if err != nil {
 		problem := sdk.AsError(err)
-		e.Problem, e.Faults, v.Status = problem.Message, problem.Faults, statuses[sdk.CodeContractViolation]
+		e.Problem, e.Faults, v.Status = problem.Message, problem.Faults, http.StatusUnprocessableEntity
 		e.Form = e.Form.with(r.PostForm)
 		return v, nil
 	}

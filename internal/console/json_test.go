@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -192,6 +193,29 @@ func TestAgent_IsPausedAndResumed(t *testing.T) {
 	readOnly := open(t, paying(), "", "")
 	readOnly.post(http.StatusForbidden, "/agents/payer/pause", nil)
 	readOnly.post(http.StatusForbidden, "/agents/payer/resume", nil)
+}
+
+// More runs may wait for their agent than are woken while somebody waits for a page.
+func TestAgent_IsResumedWhileItsRunsAreWoken(t *testing.T) {
+	t.Parallel()
+	b := openWith(t, asking, live.Options{Who: setup.Principal{Who: "anna"}})
+	const many = 500 // which takes 25 s
+	for i := range many {
+		if err := b.h.Conn().MarkParked(t.Context(), wire.KeyAgentPaused, "payer", wire.NewRunKey(fmt.Sprintf("waits-%d", i)), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	to, _ := b.post(http.StatusSeeOther, "/agents/payer/resume", nil)
+	contains(t, b.get(http.StatusOK, to), "The agent goes on")
+	for ; ; <-time.After(50 * time.Millisecond) {
+		left, err := b.h.Conn().ParkedRuns(t.Context(), wire.KeyAgentPaused, "payer")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(left) < many {
+			return
+		}
+	}
 }
 
 // The page of health says what streams hold, how far readers are, and who works.

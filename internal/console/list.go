@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"context"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -141,7 +142,7 @@ func (c *console) runs(r *request) (*view, error) {
 		for _, f := range e.Faults {
 			p.Faults = append(p.Faults, f.String())
 		}
-		v.Status = statuses[sdk.CodeContractViolation]
+		v.Status = http.StatusUnprocessableEntity
 		return v, nil
 	}
 	limit, _ := strconv.Atoi(values.Get("limit"))

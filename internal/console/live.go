@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"agentd/internal/core"
+	"agentd/internal/httpguard"
 	"agentd/internal/index"
 	"agentd/internal/show"
 	"agentd/sdk"
@@ -296,7 +297,7 @@ func (c *console) sendPart(w http.ResponseWriter, name string, data any) {
 // refuse answers with an error where no page is asked for.
 func (c *console) refuse(w http.ResponseWriter, err error) {
 	e := sdk.AsError(err)
-	status := statusOf(e.Code)
+	status := httpguard.Status(e.Code)
 	if status == http.StatusInternalServerError {
 		c.Logger.Error("what changes cannot be told", "error", err)
 	}

@@ -287,7 +287,7 @@ func (c *console) release(r *request) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.Source.ResumeAgent(r.Context(), spec.Name); err != nil {
+	if err := c.Source.ResumeAgent(r.Context(), spec.Name); err != nil {
 		return nil, err
 	}
 	return &view{To: "/agents/" + url.PathEscape(spec.Name) + "?told=agent-resumed"}, nil

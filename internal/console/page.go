@@ -17,6 +17,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"agentd/internal/httpguard"
 	"agentd/internal/show"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -293,17 +294,6 @@ func (c *console) send(w http.ResponseWriter, r *request, status int, v *view) {
 	}
 }
 
-var statuses = map[sdk.Code]int{
-	sdk.CodeUnknownRun: http.StatusNotFound, sdk.CodeUnknownAgent: http.StatusNotFound, sdk.CodePermissionDenied: http.StatusForbidden,
-	sdk.CodeDecisionRefused: http.StatusConflict, sdk.CodeConflict: http.StatusConflict, sdk.CodeMessageRefused: http.StatusConflict,
-	sdk.CodeRetryRefused: http.StatusConflict, sdk.CodeContractViolation: http.StatusUnprocessableEntity,
-	sdk.CodeInvalidEvent: http.StatusUnprocessableEntity, sdk.CodeContractMissing: http.StatusUnprocessableEntity,
-	sdk.CodeTooLarge: http.StatusRequestEntityTooLarge, sdk.CodeUnavailable: http.StatusServiceUnavailable,
-}
-
-// statusOf is the status of an answer that is an error.
-func statusOf(code sdk.Code) int { return cmp.Or(statuses[code], http.StatusInternalServerError) }
-
 // errorPage says what is wrong, and what was asked for.
 type errorPage struct {
 	Code    sdk.Code
@@ -324,7 +314,7 @@ func (c *console) fail(w http.ResponseWriter, r *request, err error) {
 	if !c.Source.Connected() {
 		e = sdk.Errorf(sdk.CodeUnavailable, "the broker is not there, and this page needs it")
 	}
-	status := statusOf(e.Code)
+	status := httpguard.Status(e.Code)
 	if forPrograms(r.Request) {
 		if status == http.StatusInternalServerError {
 			c.Logger.Error("what a page shows could not be told", "path", r.URL.Path, "error", err)

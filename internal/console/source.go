@@ -22,11 +22,11 @@ type Source interface {
 	Letter(ctx context.Context, sequence uint64) (show.LetterDetail, error)
 	Redrive(ctx context.Context, sequence uint64) (done string, err error)
 	Drop(ctx context.Context, sequence uint64) error
-	// AgentState says how an agent is. PauseAgent lets no run of it begin, for a time or, with 0, until ResumeAgent, which says how many runs
-	// it woke; drain lets those go on that have begun.
+	// AgentState says how an agent is. PauseAgent lets no run of it begin, for a time or, with 0, until ResumeAgent, after
+	// which the runs that wait because of it are woken one by one; drain lets those go on that have begun.
 	AgentState(ctx context.Context, agent string) (AgentState, error)
 	PauseAgent(ctx context.Context, agent string, lasting time.Duration, drain bool) error
-	ResumeAgent(ctx context.Context, agent string) (woken int, err error)
+	ResumeAgent(ctx context.Context, agent string) error
 	// Unserved reports whether nobody seems to take the calls of a contract in a domain now.
 	Unserved(ctx context.Context, domain, contractType string) (bool, error)
 	// Contracts are those of the registry.

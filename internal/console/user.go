@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"agentd/internal/desk"
+	"agentd/internal/httpguard"
 	"agentd/sdk"
 	"agentd/sdk/client"
 )
@@ -76,11 +77,15 @@ func (c *console) closed() bool { return c.Token != "" || c.Logins != nil }
 // recognize finds out who sends a request. Without a login that counts it is nobody, and no error.
 func (c *console) recognize(r *http.Request) (user, error) {
 	if c.Logins == nil {
-		u := user{Person: Person{Who: c.Who, As: c.As, Operator: c.Who != ""}, in: c.Token == "" || c.session.admits(c.cookies(r, cookie)) || c.session.bears(r)}
+		u := user{Person: Person{Who: c.Who, As: c.As, Operator: c.Who != ""}, in: c.Token == "" || c.session.admits(c.cookies(r, cookie))}
 		if c.Who != "" {
 			u.Domains = []string{"*"}
 		}
-		return u, nil
+		var err error
+		if !u.in && forPrograms(r) && protected(r) { // nobody on the way reads the token
+			u.in, err = c.guesses.Bears(r, c.Token)
+		}
+		return u, err
 	}
 	session := c.cookies(r, cookie)
 	if session == "" {
@@ -133,7 +138,7 @@ func (c *console) finishLogin(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		c.Logger.Warn("a login is refused", "error", err)
 		e := sdk.AsError(err)
-		c.askToLogIn(w, r, statusOf(e.Code), "/", e.Message)
+		c.askToLogIn(w, r, httpguard.Status(e.Code), "/", e.Message)
 		return
 	}
 	c.setCookies(w, r, cookie, session, sessionLife)

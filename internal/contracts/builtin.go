@@ -7,13 +7,11 @@ import (
 	"agentd/sdk"
 )
 
-// The one version of the built-in contracts, and the types of their answers.
+// The one version of the built-in contracts.
 const (
 	BuiltinVersion = "1.0.0"
 	// PermissionResultVersion is that of permission requests which may be answered with the call's result, or which ask for several calls.
-	PermissionResultVersion  = "1.1.0"
-	TypeQuestionAnswered     = "agentd.question.answered"
-	TypeConversationAnswered = "agentd.conversation.answered"
+	PermissionResultVersion = "1.1.0"
 )
 
 // What an agent accepts and emits that does not say so. They never change: agents that are served are known by the digest of their spec, which
@@ -34,7 +32,7 @@ func Question() sdk.Contract {
 			"only a person can know or decide.",
 		Versions: map[string]sdk.ContractVersion{BuiltinVersion: {
 			Accepts: json.RawMessage(questionAccepts),
-			Emits:   map[string]json.RawMessage{TypeQuestionAnswered: json.RawMessage(questionAnswered)},
+			Emits:   map[string]json.RawMessage{sdk.TypeQuestionAnswered: json.RawMessage(questionAnswered)},
 		}},
 	}
 }
@@ -58,7 +56,7 @@ func Conversation() sdk.Contract {
 		Description: "What an agent says to the person it talks to; the answer is what the person says.",
 		Versions: map[string]sdk.ContractVersion{BuiltinVersion: {
 			Accepts: json.RawMessage(turnAccepts),
-			Emits:   map[string]json.RawMessage{TypeConversationAnswered: json.RawMessage(turnAnswered)},
+			Emits:   map[string]json.RawMessage{sdk.TypeConversationAnswered: json.RawMessage(turnAnswered)},
 		}},
 	}
 }

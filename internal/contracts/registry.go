@@ -142,29 +142,33 @@ func (r *Registry) Version(ref, version string) (Published, bool) {
 // Contract returns the contract with that type or URI and all its versions that are not removed. What belongs to no
 // version is that of the newest. The error is CodeContractMissing.
 func (r *Registry) Contract(ref string) (sdk.Contract, error) {
-	whole := r.gather(ref, false)
+	whole, gone := r.versionsOf(ref)
 	if len(whole.Versions) > 0 {
 		return whole, nil
 	}
-	if gone := r.gather(ref, true); len(gone.Versions) > 0 {
+	if len(gone.Versions) > 0 {
 		return whole, sdk.Errorf(sdk.CodeContractMissing, "every version of contract %s was removed from the registry: %s",
 			ref, strings.Join(Versions(gone), ", "))
 	}
 	return whole, sdk.Errorf(sdk.CodeContractMissing, "the registry has no contract %s; it has %s", ref, r.types())
 }
 
-// gather is the contract with its versions that are, or are not, removed.
-func (r *Registry) gather(ref string, removed bool) sdk.Contract {
-	var whole sdk.Contract
-	versions := map[string]sdk.ContractVersion{}
+// versionsOf is the contract with its versions that are published, and with those that were removed. What belongs to no version is that of
+// the newest of them.
+func (r *Registry) versionsOf(ref string) (published, removed sdk.Contract) {
+	kept, gone := map[string]sdk.ContractVersion{}, map[string]sdk.ContractVersion{}
 	for _, p := range r.List() {
-		if p.Removed == removed && (p.Contract.Type == ref || wire.SameURI(p.Contract.URI, ref)) {
-			whole = p.Contract
-			versions[p.Version] = p.Contract.Versions[p.Version]
+		if p.Contract.Type != ref && !wire.SameURI(p.Contract.URI, ref) {
+			continue
+		}
+		if p.Removed {
+			removed, gone[p.Version] = p.Contract, p.Contract.Versions[p.Version]
+		} else {
+			published, kept[p.Version] = p.Contract, p.Contract.Versions[p.Version]
 		}
 	}
-	whole.Versions = versions
-	return whole
+	published.Versions, removed.Versions = kept, gone
+	return published, removed
 }
 
 // types lists the types in the registry, for errors.
@@ -211,7 +215,7 @@ func (r *Registry) resolveForAgent(ref, rangeExpr string) (Published, error) {
 	if err == nil {
 		return p, nil
 	}
-	gone := r.gather(ref, true)
+	_, gone := r.versionsOf(ref)
 	version, absent := Resolve(gone, rangeExpr)
 	if absent != nil {
 		return Published{}, err

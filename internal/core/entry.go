@@ -27,7 +27,7 @@ func (c Cause) Is(o Cause) bool {
 	return c.Stream == o.Stream && c.Sequence == o.Sequence && (c.EventID == o.EventID || c.EventID == "" || o.EventID == "")
 }
 
-// Checkpoint names a commit point of seed 003.
+// Checkpoint names what a run has come to when an entry is committed.
 type Checkpoint string
 
 // The checkpoints.

@@ -17,8 +17,16 @@ type AnswerGate struct {
 	// Most is how often it may send an output back. Then the output is accepted where it is Optional, and else the run ends.
 	Most     int
 	Optional bool
-	// Feedback is what the model is told of an output that is not accepted; empty is what the service says.
+	// Feedback is what the model is told of an output that is not accepted; empty is what was found.
 	Feedback string
+}
+
+// Objection is that of the gate to an output which is not accepted because of what was found.
+func (g *AnswerGate) Objection(found string) Objection {
+	why := strings.TrimRight(cmp.Or(g.Feedback, found), ". ")
+	return Objection{
+		Judge: g.Name, Found: found, Nudge: "Your answer is not accepted: " + why + ". Give it again, corrected.", Most: g.Most, Required: !g.Optional,
+	}
 }
 
 // gates are the services that are asked about outputs.
@@ -86,10 +94,7 @@ func (t *transition) against(calls []Call) []Objection {
 		if g == nil || calls[i].Fault == "" {
 			continue
 		}
-		why := strings.TrimRight(cmp.Or(g.Feedback, calls[i].Fault), ". ")
-		all = append(all, Objection{
-			Judge: g.Name, Found: calls[i].Fault, Nudge: "Your answer is not accepted: " + why + ". Give it again, corrected.", Most: g.Most, Required: !g.Optional,
-		})
+		all = append(all, g.Objection(calls[i].Fault))
 	}
 	return all
 }

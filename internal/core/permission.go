@@ -162,7 +162,7 @@ func (t *transition) ask(index int, p *PlannedCall, batch string) {
 	})
 }
 
-// tellDecisions appends what the model is to know of decisions, as texts after the results of the round (seed 000).
+// tellDecisions appends what the model is to know of decisions, as texts after the results of the round.
 func (t *transition) tellDecisions(calls []Call) {
 	for i := range calls {
 		if c := &calls[i]; c.Permission != nil && c.Permission.Told && c.Closed() && c.Status != CallCancelled {

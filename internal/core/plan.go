@@ -17,7 +17,7 @@ import (
 type RoundPlan struct {
 	// Calls are those that are opened, in the order of the reply.
 	Calls []PlannedCall
-	// Dropped names the tools of calls that are not opened, because others of the reply have a higher priority (seed 000), or
+	// Dropped names the tools of calls that are not opened, because others of the reply have a higher priority, or
 	// because they are far beyond MaxRound.
 	Dropped []string
 

@@ -102,7 +102,7 @@ func (t *transition) cost(reply sdk.ModelReply) {
 	h.Usage.Add(reply.Usage)
 }
 
-// correct tells the model what is wrong with its answer (self-correction, seed 000).
+// correct tells the model what is wrong with its answer, so that it corrects itself.
 func (t *transition) correct(said, fault string) {
 	t.Messages = append(t.Messages, sdk.Text(sdk.RoleAssistant, said), sdk.Text(sdk.RoleUser, fault))
 	t.Head.Lifecycle = sdk.LifecycleOutputErrorFeedback

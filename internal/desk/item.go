@@ -12,6 +12,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/clip"
 	"agentd/sdk"
 )
 
@@ -101,10 +102,7 @@ func newItem(d broker.Delivery) (*requests.Item, error) {
 
 // shorten keeps the beginning of a text, as a copy that does not hold the rest in memory.
 func shorten(text string) string {
-	if len(text) <= summarySize {
-		return strings.Clone(text)
-	}
-	return strings.ToValidUTF8(text[:summarySize], "") + "…"
+	return strings.Clone(clip.Text(text, summarySize))
 }
 
 // expiry is when the event's call is due; 0 is unknown.

@@ -45,7 +45,7 @@ func (d *Server) withDesk(ctx context.Context, cfg *config.Config, do func() err
 		return err
 	}
 	defer inbox.Close()
-	s := server.Server{Desk: inbox, Conn: d.o.Conn, Hooks: told, Who: who.Who, Token: token, Logger: d.o.Logger}
+	s := server.Server{Desk: inbox, Conn: d.o.Conn, Webhooks: told, Who: who.Who, Token: token, Logger: d.o.Logger}
 	if err := s.Listen(ctx, cfg.Approvals.HTTP); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -10,7 +11,7 @@ import (
 	"unicode"
 )
 
-// Phrases are the words of a language, by what they are for: regular expressions (RE2) over a sentence in lower case, with ' for ’.
+// Phrases are what the words of a language say beside its lists: regular expressions (RE2) over a sentence in lower case, with ' for ’.
 // {NAME} in them stands for one of Words, which may use others. Negation and Reads are plain words.
 type Phrases struct {
 	Language string `json:"language"`
@@ -24,83 +25,42 @@ type Phrases struct {
 	// Negation takes back what follows within three words. Between divides a sentence into clauses.
 	Negation []string `json:"negation"`
 	Between  string   `json:"between"`
-	// Complete says that all is done, which overrides Incomplete and Deflecting.
-	Complete []string `json:"complete"`
-	// Promise is what a model will do next, unless it is Mere talk, or for Later and does not begin Now. Leftover says that something is left to do; so do Open,
-	// and a Ratio of which a part has Worked, of a model that Did something. Excuse is why, and Yours whose affair what is left is: either
-	// makes it an answer.
-	Promise  []string `json:"promise"`
-	Mere     []string `json:"mere"`
-	Later    []string `json:"later"`
-	Now      []string `json:"now"`
-	Leftover []string `json:"leftover"`
-	Open     []string `json:"open"`
-	Ratio    string   `json:"ratio"`
-	Worked   []string `json:"worked"`
-	Did      []string `json:"did"`
-	Excuse   []string `json:"excuse"`
-	Yours    []string `json:"yours"`
-	Mine     []string `json:"mine"`
-	// Ask, Refuse and Narrate deflect, and so does a Question that no Reply follows. A Reason to refuse does not, nor does Courtesy, which
-	// ends an honest answer, nor what others have said, which is Reported. Steps say what the reader, or somebody, should do; they are not
-	// objected to by themselves, as that is often the answer, but weights go by them.
-	Ask       []string `json:"ask"`
-	Steps     []string `json:"steps"`
-	Question  []string `json:"question"`
-	Reply     []string `json:"reply"`
-	Addressed []string `json:"addressed"`
-	Reported  []string `json:"reported"`
-	Reason    []string `json:"reason"`
-	Refuse    []string `json:"refuse"`
-	Narrate   []string `json:"narrate"`
-	Courtesy  []string `json:"courtesy"`
-	// Claim says what the model has changed. Fresh says that something has changed, unless it is Dated and not Present, or a result tells of it, by the word
-	// CHANGED; so does what is Elliptic, where it has no Finite verb. State and Boast say that it is so, or that all is done, which is a claim
-	// where no call can have told so: a result that has a word of Told may. Denied takes back what ends after it in a clause, Withdrawn a
-	// clause, Hypothetical a sentence. Product is what a text may be itself, so that no call is needed for it.
-	Claim        []string `json:"claim"`
-	Fresh        []string `json:"fresh"`
-	Elliptic     []string `json:"elliptic"`
-	Own          []string `json:"own"`
-	Finite       []string `json:"finite"`
-	State        []string `json:"state"`
-	Boast        []string `json:"boast"`
-	Dated        []string `json:"dated"`
-	Told         []string `json:"told"`
-	Present      []string `json:"present"`
-	Passive      []string `json:"passive"`
-	Arranged     []string `json:"arranged"`
-	Admitted     []string `json:"admitted"`
-	Acts         []string `json:"acts"`
-	Observed     []string `json:"observed"`
-	Instructs    []string `json:"instructs"`
-	Denied       []string `json:"denied"`
-	Withdrawn    []string `json:"withdrawn"`
-	Hypothetical []string `json:"hypothetical"`
-	Product      []string `json:"product"`
-	// Greeting begins a letter, and Signoff ends it.
-	Greeting []string `json:"greeting"`
-	Signoff  []string `json:"signoff"`
+	// Ratio is of which a part has been done, with groups of the names part and whole.
+	Ratio string `json:"ratio"`
 	// Irregular is how the past of a verb with which the names of tools begin begins, where that is not the verb: "gelöscht|entfernt".
 	Irregular map[string]string `json:"irregular"`
 	// Reads are the verbs with which the names of tools begin that change nothing.
 	Reads []string `json:"reads"`
 }
 
-// Pack is Phrases made ready. Safe for concurrent use.
+// Pack is Phrases and lists of phrases, made ready. Safe for concurrent use.
 type Pack struct {
-	complete, promise, mere, later, leftover, open, worked, did, excuse, yours, mine                 patterns
-	ask, steps, question, addressed, reply, reported, reason, refuse, narrate, courtesy              patterns
-	claim, fresh, elliptic, finite, own, state, boast, dated, denied, hypothetical, product, changed patterns
-	tells, withdrawn, now, present, passive, arranged, admitted, acts, observed, instructs           patterns
-	greeting, signoff                                                                                patterns
-	ratio, between                                                                                   *regexp.Regexp
-	negations, numbers, reads                                                                        []string
-	common                                                                                           map[string]bool
-	language, letters                                                                                string
-	lists                                                                                            []named
-	weights                                                                                          *weights
-	irregular                                                                                        map[string]string
+	// complete says that all is done, which overrides what is incomplete or deflecting.
+	complete patterns
+	// promise is what a model will do next, unless it is mere talk, or for later and does not begin now. leftover says that something is left
+	// to do; so do open, and a ratio of which a part has worked, of a model that did something. excuse is why, and yours whose affair what is
+	// left is: either makes it an answer.
+	promise, mere, later, now, leftover, open, worked, did, excuse, yours, mine patterns
+	// ask, refuse and narrate deflect, and so does a question that no reply follows. A reason to refuse does not, nor does courtesy, which
+	// ends an honest answer, nor what others have said, which is reported. steps say what the reader, or somebody, should do; they are not
+	// objected to by themselves, as that is often the answer, but weights go by them.
+	ask, steps, question, reply, addressed, reported, reason, refuse, narrate, courtesy patterns
+	// claim says what the model has changed. fresh says that something has changed, unless it is dated and not present, or a result tells of it,
+	// by the word CHANGED; so does what is elliptic, where it has no finite verb. state and boast say that it is so, or that all is done, which
+	// is a claim where no call can have told so: a result that has a word of tells may. denied takes back what ends after it in a clause,
+	// withdrawn a clause, hypothetical a sentence. product is what a text may be itself, so that no call is needed for it.
+	claim, fresh, elliptic, own, finite, state, boast, dated, tells, present, passive, arranged, admitted, acts, observed, instructs patterns
+	denied, withdrawn, hypothetical, product, changed                                                                                patterns
+	// greeting begins a letter, and signoff ends it.
+	greeting, signoff patterns
+
+	ratio, between            *regexp.Regexp
+	negations, numbers, reads []string
+	common                    map[string]bool
+	language, letters         string
+	lists                     []named
+	weights                   *weights
+	irregular                 map[string]string
 }
 
 // named are the phrases of a list, which the weights know by its name.
@@ -112,84 +72,116 @@ type named struct {
 // maxPhrases bounds a pack, in bytes, and each phrase of it with its words put in: its phrases are looked for in every answer.
 const maxPhrases = 96 << 10
 
-// NewPack reads a pack of Phrases as JSON.
+// listed are the lists of a pack by their names, as files have them.
+func (p *Pack) listed() []named {
+	return []named{
+		{"complete", &p.complete},
+		{"promise", &p.promise},
+		{"mere", &p.mere},
+		{"later", &p.later},
+		{"now", &p.now},
+		{"leftover", &p.leftover},
+		{"open", &p.open},
+		{"worked", &p.worked},
+		{"did", &p.did},
+		{"excuse", &p.excuse},
+		{"yours", &p.yours},
+		{"mine", &p.mine},
+		{"ask", &p.ask},
+		{"steps", &p.steps},
+		{"question", &p.question},
+		{"reply", &p.reply},
+		{"addressed", &p.addressed},
+		{"reported", &p.reported},
+		{"reason", &p.reason},
+		{"refuse", &p.refuse},
+		{"narrate", &p.narrate},
+		{"courtesy", &p.courtesy},
+		{"claim", &p.claim},
+		{"fresh", &p.fresh},
+		{"elliptic", &p.elliptic},
+		{"own", &p.own},
+		{"finite", &p.finite},
+		{"state", &p.state},
+		{"boast", &p.boast},
+		{"dated", &p.dated},
+		{"denied", &p.denied},
+		{"present", &p.present},
+		{"passive", &p.passive},
+		{"arranged", &p.arranged},
+		{"admitted", &p.admitted},
+		{"acts", &p.acts},
+		{"observed", &p.observed},
+		{"instructs", &p.instructs},
+		{"told", &p.tells},
+		{"withdrawn", &p.withdrawn},
+		{"hypothetical", &p.hypothetical},
+		{"product", &p.product},
+		{"greeting", &p.greeting},
+		{"signoff", &p.signoff},
+	}
+}
+
+// NewPack reads a pack as JSON: Phrases, and the lists that listed names.
 func NewPack(data []byte) (*Pack, error) {
 	if len(data) > maxPhrases {
 		return nil, fmt.Errorf("phrases of %d bytes; want at most %d", len(data), maxPhrases)
 	}
-	var f Phrases
-	if err := json.Unmarshal(data, &f); err != nil {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(data, &members); err != nil {
 		return nil, fmt.Errorf("phrases: %w", err)
 	}
-	p := &Pack{language: f.Language, letters: f.Letters, negations: f.Negation, numbers: f.Numbers, reads: f.Reads, irregular: f.Irregular, common: map[string]bool{}}
-	for _, word := range f.Common {
-		p.common[word] = true
+	p := &Pack{common: map[string]bool{}}
+	p.lists = p.listed()
+	lists := map[string][]string{}
+	for _, list := range p.lists {
+		var phrases []string
+		if given, ok := members[list.name]; ok {
+			if err := json.Unmarshal(given, &phrases); err != nil {
+				return nil, fmt.Errorf("phrases: %s: %w", list.name, err)
+			}
+		}
+		lists[list.name] = phrases
+		delete(members, list.name)
 	}
-	for _, list := range []struct {
-		name    string
-		phrases []string
-		into    *patterns
-	}{
-		{"complete", f.Complete, &p.complete},
-		{"promise", f.Promise, &p.promise},
-		{"mere", f.Mere, &p.mere},
-		{"later", f.Later, &p.later},
-		{"now", f.Now, &p.now},
-		{"leftover", f.Leftover, &p.leftover},
-		{"open", f.Open, &p.open},
-		{"worked", f.Worked, &p.worked},
-		{"did", f.Did, &p.did},
-		{"excuse", f.Excuse, &p.excuse},
-		{"yours", f.Yours, &p.yours},
-		{"mine", f.Mine, &p.mine},
-		{"ask", f.Ask, &p.ask},
-		{"steps", f.Steps, &p.steps},
-		{"question", f.Question, &p.question},
-		{"reply", f.Reply, &p.reply},
-		{"addressed", f.Addressed, &p.addressed},
-		{"reported", f.Reported, &p.reported},
-		{"reason", f.Reason, &p.reason},
-		{"refuse", f.Refuse, &p.refuse},
-		{"narrate", f.Narrate, &p.narrate},
-		{"courtesy", f.Courtesy, &p.courtesy},
-		{"claim", f.Claim, &p.claim},
-		{"fresh", f.Fresh, &p.fresh},
-		{"elliptic", f.Elliptic, &p.elliptic},
-		{"own", f.Own, &p.own},
-		{"finite", f.Finite, &p.finite},
-		{"state", f.State, &p.state},
-		{"boast", f.Boast, &p.boast},
-		{"dated", f.Dated, &p.dated},
-		{"denied", f.Denied, &p.denied},
-		{"present", f.Present, &p.present},
-		{"passive", f.Passive, &p.passive},
-		{"arranged", f.Arranged, &p.arranged},
-		{"admitted", f.Admitted, &p.admitted},
-		{"acts", f.Acts, &p.acts},
-		{"observed", f.Observed, &p.observed},
-		{"instructs", f.Instructs, &p.instructs},
-		{"told", f.Told, &p.tells},
-		{"withdrawn", f.Withdrawn, &p.withdrawn},
-		{"hypothetical", f.Hypothetical, &p.hypothetical},
-		{"product", f.Product, &p.product},
-		{"greeting", f.Greeting, &p.greeting},
-		{"signoff", f.Signoff, &p.signoff},
-	} {
-		for i, phrase := range list.phrases {
+	f, err := readPhrases(members)
+	if err != nil {
+		return nil, err
+	}
+	for _, list := range p.lists {
+		for i, phrase := range lists[list.name] {
 			compiled, err := f.compile(`(?:^|[^\pL\pN])(` + phrase + `)(?:$|[^\pL\pN])`)
 			if err != nil {
 				return nil, fmt.Errorf("phrases: %s[%d]: %w", list.name, i, err)
 			}
-			*list.into = append(*list.into, compiled)
+			*list.patterns = append(*list.patterns, compiled)
 		}
-		p.lists = append(p.lists, named{list.name, list.into})
 	}
 	p.lists = append(p.lists, named{"changed", &p.changed})
-	return p, p.single(&f)
+	return p, p.take(f)
 }
 
-// single reads the phrases that do not stand in lists.
-func (p *Pack) single(f *Phrases) error {
+// readPhrases reads what a pack has beside its lists. A name that there is not is a fault: the judges would not go by it.
+func readPhrases(members map[string]json.RawMessage) (*Phrases, error) {
+	data, err := json.Marshal(members)
+	if err != nil {
+		return nil, fmt.Errorf("phrases: %w", err)
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	var f Phrases
+	if err := d.Decode(&f); err != nil {
+		return nil, fmt.Errorf("phrases: %w", err)
+	}
+	return &f, nil
+}
+
+// take takes what does not stand in lists.
+func (p *Pack) take(f *Phrases) error {
+	p.language, p.letters, p.negations, p.numbers, p.reads, p.irregular = f.Language, f.Letters, f.Negation, f.Numbers, f.Reads, f.Irregular
+	for _, word := range f.Common {
+		p.common[word] = true
+	}
 	for _, one := range []struct {
 		name, phrase string
 		into         **regexp.Regexp

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"agentd/internal/clip"
 	"agentd/internal/httplimit"
 	"agentd/sdk"
 )
@@ -250,11 +251,7 @@ func (p vendor) clean(message string) string {
 	if p.key != "" {
 		message = strings.ReplaceAll(message, p.key, "[key]")
 	}
-	message = keyLike.ReplaceAllString(strings.Join(strings.Fields(message), " "), "[key]")
-	if runes := []rune(message); len(runes) > maxErrorText {
-		return string(runes[:maxErrorText]) + "…"
-	}
-	return message
+	return clip.Text(keyLike.ReplaceAllString(strings.Join(strings.Fields(message), " "), "[key]"), maxErrorText)
 }
 
 // retryAfter reads how long to wait from the headers; 0 is unknown.

@@ -131,7 +131,7 @@ func mediaPart(m *sdk.Media, seen bool) chatPart {
 	return chatPart{File: &chatFile{Data: mediaURL(m), Name: m.Name}, Type: "file"}
 }
 
-// describeMedia stands for media that the model has already seen (seed 000: tokens are spent on them once).
+// describeMedia stands for media that the model has already seen (tokens are spent on them once).
 func describeMedia(m *sdk.Media) string {
 	if m == nil {
 		return "[media]"

@@ -253,17 +253,29 @@ func (a *Agents) Handler(token string) http.Handler {
 	// to say on it.
 	streamable := server.NewStreamableHTTPServer(a.server, server.WithStateLess(true), server.WithDisableStreaming(true),
 		server.WithHeartbeatInterval(15*time.Second), server.WithStreamableHTTPLogger(a.Logger))
+	guesses := httpguard.NewGuesses(a.Logger)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if httpguard.Foreign(r) || token == "" && !httpguard.Local(r.Host) {
 			http.Error(w, "pages of other sites may not use this server", http.StatusForbidden)
 			return
 		}
-		if token != "" && !bears(r, token) {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, "a bearer token is required", http.StatusUnauthorized)
+		if token != "" && !admitted(w, r, guesses, token) {
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, wire.MaxData+64<<10)
 		streamable.ServeHTTP(w, r)
 	})
+}
+
+// admitted lets in who bears the token, and answers all others.
+func admitted(w http.ResponseWriter, r *http.Request, guesses *httpguard.Guesses, token string) bool {
+	in, err := guesses.Bears(r, token)
+	switch e := sdk.AsError(err); {
+	case err != nil:
+		http.Error(w, e.Message, httpguard.Status(e.Code))
+	case !in:
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		http.Error(w, "a bearer token is required", http.StatusUnauthorized)
+	}
+	return in
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // ServerConfig says how a server is reached, and what of it is used. It has a command or a URL.
@@ -107,7 +108,7 @@ func (x *expansion) server(name string, f serverFile) ServerConfig {
 	for i, arg := range f.Args {
 		s.Args = append(s.Args, x.text(fmt.Sprintf(".args[%d]", i), arg))
 	}
-	if !serverName.MatchString(name) {
+	if !wire.IsToken(name, longestServerName) {
 		x.fault("", "a name of letters, digits, - and _, at most 32, for the names of its tools", fmt.Sprintf("%q", name))
 	}
 	switch {
@@ -121,10 +122,10 @@ func (x *expansion) server(name string, f serverFile) ServerConfig {
 	return s
 }
 
-var (
-	serverName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
-	reference  = regexp.MustCompile(`\$\{env:([^}]*)\}`)
-)
+// longestServerName leaves room for the names of tools behind it.
+const longestServerName = 32
+
+var reference = regexp.MustCompile(`\$\{env:([^}]*)\}`)
 
 func (x *expansion) text(field, value string) string {
 	return reference.ReplaceAllStringFunc(value, func(ref string) string {
@@ -156,8 +157,11 @@ func (s *ServerConfig) Check() error {
 		return nil
 	}
 	u, err := url.Parse(s.URL)
-	if err != nil || u.Hostname() == "" {
-		return sdk.Errorf(sdk.CodeConfig, "MCP server %s: its url is none", s.Name)
+	if err != nil { // which repeats the URL, and that may have a key
+		return sdk.Errorf(sdk.CodeConfig, "MCP server %s: its url cannot be read", s.Name)
+	}
+	if u.Hostname() == "" {
+		return sdk.Errorf(sdk.CodeConfig, "MCP server %s: its url has no host", s.Name)
 	}
 	if err := s.checkURL(u); err != nil {
 		return sdk.Errorf(sdk.CodeConfig, "MCP server %s: %s", s.Name, err.Message)

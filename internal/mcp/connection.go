@@ -117,7 +117,7 @@ func (c *connection) transport(ctx context.Context, s *ServerConfig, older bool)
 	}
 	u, err := url.Parse(s.URL)
 	if err != nil {
-		return nil, sdk.Errorf(sdk.CodeConfig, "MCP server %s: its url is none", s.Name)
+		return nil, sdk.Errorf(sdk.CodeConfig, "MCP server %s: its url cannot be read", s.Name)
 	}
 	options := []transport.StreamableHTTPCOption{
 		transport.WithHTTPBasicClient(s.httpClient(u.Hostname())), transport.WithHTTPHeaders(s.Headers), transport.WithHTTPLogger(c.logger),

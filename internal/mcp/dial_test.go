@@ -143,8 +143,8 @@ func TestNewServer_RefusesHostsThatAreNotListed(t *testing.T) {
 		"https://mcp.example.com.evil.org/": "is not allowed",
 		"https://me:pw@mcp.example.com/":    "credentials belong into headers",
 		"ftp://box/":                        "want https",
-		"/mcp":                              "its url is none",
-		"http://[":                          "its url is none",
+		"/mcp":                              "its url has no host",
+		"http://[":                          "its url cannot be read",
 	} {
 		_, err := NewServer(ServerConfig{Name: "x", URL: url, Policy: policy}, slog.New(slog.DiscardHandler))
 		switch {

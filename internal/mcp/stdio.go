@@ -2,11 +2,8 @@ package mcp
 
 import (
 	"context"
-	"crypto/subtle"
 	"errors"
 	"io"
-	"net/http"
-	"strings"
 	"sync/atomic"
 
 	"github.com/mark3labs/mcp-go/server"
@@ -35,9 +32,4 @@ func (w *watched) Read(p []byte) (int, error) {
 		w.ended.Store(true)
 	}
 	return n, err
-}
-
-func bears(r *http.Request, token string) bool {
-	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	return ok && subtle.ConstantTimeCompare([]byte(given), []byte(token)) == 1
 }

@@ -14,7 +14,7 @@ import (
 // Terminal is the terminal event of the run that entry e ends. spec is the agent's. The error says that the journal does not
 // hold together.
 //
-// A conversation, unless it is nil, is put beside the output (seed 001). Where no event could hold both it is left out, and
+// A conversation, unless it is nil, is put beside the output. Where no event could hold both it is left out, and
 // omitted says why.
 func Terminal(s wire.Subjects, spec *core.Spec, e *core.Entry, conversation []sdk.Message) (m Message, omitted, err error) {
 	if e.Terminal == nil {

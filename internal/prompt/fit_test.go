@@ -299,7 +299,7 @@ func TestWindowOf_IsTheModelsOrTheSpecs(t *testing.T) {
 	}
 }
 
-// The example of seed 004: what is left of a window of 32,768 tokens.
+// What is left of a window of 32,768 tokens.
 func TestLedger_IsThatOfTheSeed(t *testing.T) {
 	t.Parallel()
 	l := prompt.Ledger{Total: 32_768, System: 500, Tools: 2257, Sections: 9500, Output: 2000, Safety: 768}

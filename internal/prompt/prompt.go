@@ -1,4 +1,4 @@
-// Package prompt puts a model's prompt together in the order of seed 002:
+// Package prompt puts a model's prompt together in this order:
 //
 //	system   instructions → those of the project → loop → capabilities → thinking
 //	history  what was said, in order

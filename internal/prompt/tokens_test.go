@@ -58,7 +58,7 @@ func TestCounterOf_CountsAnything(t *testing.T) {
 	}
 }
 
-// The two ratios are those of seed 004: 3.2 bytes of prose and 2.8 of JSON are a token; what is not ASCII is a token each.
+// The two ratios: 3.2 bytes of prose and 2.8 of JSON are a token; what is not ASCII is a token each.
 func TestEstimate_HasTwoRatios(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][2]int{

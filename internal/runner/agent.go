@@ -56,7 +56,7 @@ type Agent struct {
 	Permissions sdk.PermissionManager
 	Describe    func(tool string) sdk.PermissionCheck
 
-	// BuildContext begins a conversation (seed 000, context builder).
+	// BuildContext begins a conversation.
 	BuildContext func(context.Context, sdk.ContextInput) (sdk.Context, error)
 	// Estimate is how many tokens messages have, by estimate.
 	Estimate func([]sdk.Message) int

@@ -52,7 +52,7 @@ func unbuilt(part string, err error) *sdk.Error {
 	return told
 }
 
-// defaultMessages is the input as the one message of a conversation (seed 000), without what models are not shown.
+// defaultMessages is the input as the one message of a conversation, without what models are not shown.
 func defaultMessages(input json.RawMessage) ([]sdk.Message, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(input, &fields); err != nil {

@@ -1,5 +1,5 @@
 // Package runner is the shell around the core: it loads a run, lets the core decide, commits the journal entry, and only
-// then carries out its effects (design §5).
+// then carries out its effects (docs/architecture.md).
 //
 // A message is either absorbed (one small entry, no call to anything slow) or, when it makes its run runnable, driven:
 // model calls and inline tools until the run waits or is done. An answer that a model replies to at once is one entry with the reply

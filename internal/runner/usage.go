@@ -17,7 +17,7 @@ const forSummary = "summary"
 // modelMember names the model in live events.
 const modelMember = "model"
 
-// calling tells who watches that the model is called, and the budget of the call: seed 002. No purpose is a turn's.
+// calling tells who watches that the model is called, and the budget of the call. No purpose is a turn's.
 func (a *activation) calling(req *sdk.ModelRequest, purpose string) {
 	a.live(wire.LiveTurnStarted, a.state.Turns+1, func() any {
 		started := map[string]any{

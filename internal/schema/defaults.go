@@ -40,6 +40,38 @@ func (s *Schema) ApplyDefaults(data json.RawMessage) (json.RawMessage, error) {
 	return filled, nil
 }
 
+// Admit is the canonical form of data, with defaults filled in, or every fault. Defaults come first, so that a required property with a
+// default may be left out, and what is admitted is valid.
+func (s *Schema) Admit(data json.RawMessage) (json.RawMessage, []sdk.Fault) {
+	canonical, err := wire.Canonicalize(data)
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	filled, err := s.ApplyDefaults(canonical)
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	if faults := s.Validate(filled); len(faults) > 0 {
+		return nil, faults
+	}
+	if bytes.Equal(filled, canonical) {
+		return canonical, nil
+	}
+	if filled, err = wire.Canonicalize(filled); err != nil {
+		return nil, unreadable(err)
+	}
+	return filled, nil
+}
+
+// unreadable are the faults of data that is refused before it is validated.
+func unreadable(err error) []sdk.Fault {
+	e := sdk.AsError(err)
+	if len(e.Faults) > 0 {
+		return e.Faults
+	}
+	return []sdk.Fault{{Path: "$", Expected: "JSON that can be read", Got: e.Message}}
+}
+
 // maxDefaults is how many properties are filled in at most, where an object that comes from a default counts with those in
 // it. Together they have at most wire.MaxData bytes, and nest no deeper than wire.MaxDepth.
 const maxDefaults = 10_000

@@ -11,7 +11,7 @@ import (
 	"agentd/internal/broker/datafolder"
 	"agentd/internal/config"
 	"agentd/internal/contracts"
-	"agentd/internal/desk/hooks"
+	"agentd/internal/desk/webhook"
 	"agentd/internal/llm"
 	"agentd/internal/state/redisstore"
 	"agentd/internal/state/sealed"
@@ -164,7 +164,7 @@ func Plan(cfg *config.Config) broker.Plan {
 		}
 	}
 	for _, w := range cfg.Approvals.Webhooks {
-		p.Hooks = append(p.Hooks, broker.HookPlan{Name: hooks.Hook{URL: w.URL}.Name(), Domains: approvalDomains(cfg)})
+		p.Webhooks = append(p.Webhooks, broker.WebhookPlan{Name: webhook.Target{URL: w.URL}.Name(), Domains: approvalDomains(cfg)})
 	}
 	return p
 }

@@ -96,33 +96,21 @@ const MaxRecord = MaxEntry + 128
 // MaxPage is the most runs that one page of a listing holds: what is in memory at once is MaxPage entries.
 const MaxPage = 1000
 
-// etagForm is what isEtag looks for, for errors.
-const etagForm = `^[A-Za-z0-9_-]{1,64}$`
-
-// isEtag reports whether a text is of etagForm. It sees every entry, and a regular expression takes thirty times as long.
-func isEtag(text string) bool {
-	for i := range len(text) {
-		switch c := text[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-':
-		default:
-			return false
-		}
-	}
-	return 1 <= len(text) && len(text) <= 64
-}
-
-var (
-	digestPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	markPattern   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+// Etags and marks have so many characters at most.
+const (
+	longestEtag = 64
+	longestMark = 128
 )
+
+var digestPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // CheckRecord reports whether next may follow base: its number, an etag that is safe in headers and keys, its size.
 func CheckRecord(base runner.Version, next runner.Record) error {
 	switch {
 	case next.Rev != base.Rev+1:
 		return sdk.Errorf(sdk.CodeInternal, "entry %d cannot follow entry %d", next.Rev, base.Rev)
-	case !isEtag(next.Etag):
-		return sdk.Errorf(sdk.CodeInternal, "entry %d: etag %q is not of the form %s", next.Rev, next.Etag, etagForm)
+	case !wire.IsToken(next.Etag, longestEtag):
+		return sdk.Errorf(sdk.CodeInternal, "entry %d: etag %q: want 1 to %d letters, digits, _ and -", next.Rev, next.Etag, longestEtag)
 	case len(next.Data) > MaxRecord:
 		return sdk.Errorf(sdk.CodeTooLarge, "entry %d has %d bytes, more than %d", next.Rev, len(next.Data), MaxRecord)
 	}
@@ -148,8 +136,8 @@ func CheckDigest(digest string) error {
 // CheckMark reports whether name and mark are safe in keys, subjects and scripts.
 func CheckMark(name, mark string) error {
 	for _, text := range []string{name, mark} {
-		if !markPattern.MatchString(text) {
-			return sdk.Errorf(sdk.CodeInternal, "mark %q under %q: want texts of the form %s", mark, name, markPattern)
+		if !wire.IsToken(text, longestMark) {
+			return sdk.Errorf(sdk.CodeInternal, "mark %q under %q: want texts of 1 to %d letters, digits, _ and -", mark, name, longestMark)
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 
 // Schema is a compiled JSON Schema. Check understands three annotations in it: "errorMessage" is what is expected, in place of
 // the validator's words, "writeOnly" keeps a value out of faults, because it may be a secret, and "neverEmpty" is of what protects: its key
-// without a value is a fault.
+// without a value is a fault, and one without anything in its list or mapping where the schema says so.
 type Schema interface {
 	Raw() json.RawMessage
 	Validate(data json.RawMessage) []sdk.Fault
@@ -53,7 +53,7 @@ func (r *Reader) Check(n *Node, form *Form) {
 				elsewhere = spelling.Suggest(at.Name, p.siblings)
 			}
 			r.Faultf(at.Key, "unknown key %q%s", at.Name, elsewhere)
-		case at.kind == isNull && p.neverEmpty:
+		case p.neverEmpty && at.holdsNothing():
 			r.Faultf(at.Key, "%s has no value, and would protect nothing: write what it is to hold, or remove the key", at.Name)
 		default:
 			f.Expected = cmp.Or(p.message, f.Expected)

@@ -77,6 +77,11 @@ func (n *Node) Present() bool { return n.kind > isNull }
 // exists reports whether the file has the value, if only as null.
 func (n *Node) exists() bool { return n.kind > absent }
 
+// holdsNothing reports whether the file has the value as null, or as a list or mapping without anything in it.
+func (n *Node) holdsNothing() bool {
+	return n.kind == isNull || (n.kind == isList || n.kind == isMapping) && len(n.items) == 0
+}
+
 // Mapping reports whether the value is a mapping.
 func (n *Node) Mapping() bool { return n.kind == isMapping }
 

@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"agentd/internal/clip"
 	"agentd/sdk"
 )
 
@@ -131,11 +132,9 @@ func (t *Telemetry) failed(span trace.Span, err error) {
 	span.SetStatus(codes.Error, text)
 }
 
-// shown is a content as it may be recorded: redacted and of bounded length.
+// shown is a content as it may be recorded: redacted and of bounded length. What is redacted reaches further than what is shown, because a
+// secret that is cut may be one no longer by its form.
 func shown(content string) string {
-	const most = 32 << 10
-	if len(content) > most {
-		content = content[:most] + "…"
-	}
-	return Redact(content)
+	const most, secret = 32 << 10, 4 << 10
+	return clip.Text(Redact(clip.Text(content, most+secret)), most)
 }

@@ -15,9 +15,9 @@ var secrets = []struct {
 	pattern *regexp.Regexp
 	with    string
 }{
-	// "password": "…" in JSON, and \"password\": \"…\" in JSON within JSON
-	{regexp.MustCompile(`(?i)("[\w.-]*` + secretNames + `"\s*:\s*")(?:[^"\\]|\\.)*"`), "${1}" + Redacted + `"`},
-	{regexp.MustCompile(`(?i)(\\+"[\w.-]*` + secretNames + `\\+"\s*:\s*\\+")[^"\\]*(\\+")`), "${1}" + Redacted + "${2}"},
+	// "password": "…" in JSON, and \"password\": \"…\" in JSON within JSON, also where the text is cut before the value ends
+	{regexp.MustCompile(`(?i)("[\w.-]*` + secretNames + `"\s*:\s*")(?:[^"\\]|\\.)*(?:"|\\?$)`), "${1}" + Redacted + `"`},
+	{regexp.MustCompile(`(?i)(\\+"[\w.-]*` + secretNames + `\\+"\s*:\s*\\+")[^"\\]*(\\+"|\\*…?$)`), "${1}" + Redacted + "${2}"},
 	// Authorization: Bearer …, password=…
 	{regexp.MustCompile(`(?i)\b(` + secretNames + `)(\s*[:=]\s*)(?:(?:bearer|basic)\s+)?[^\s"',;&{}\[\]]+`), "${1}${2}" + Redacted},
 	{regexp.MustCompile(`(?i)\b(bearer|basic)\s+[a-z0-9+/=._~-]{8,}`), "${1} " + Redacted},

@@ -8,13 +8,13 @@ import (
 	"strings"
 
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // MaxName is the longest tool name, in bytes, that every provider takes.
 const MaxName = 64
 
 var (
-	toolName    = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 	notToolName = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 	nameHash    = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 )
@@ -23,7 +23,7 @@ var (
 // or has other characters, is cut and gets a part of its hash, so that different names stay different.
 func Name(name string) string {
 	plain := strings.ReplaceAll(name, ".", "_")
-	if toolName.MatchString(plain) {
+	if wire.IsToken(plain, MaxName) {
 		return plain
 	}
 	sum := sha256.Sum256([]byte(name))

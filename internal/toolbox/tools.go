@@ -12,7 +12,6 @@ import (
 	"agentd/internal/contracts"
 	"agentd/internal/schema"
 	"agentd/sdk"
-	"agentd/sdk/wire"
 )
 
 // Kind says how a tool is run.
@@ -325,38 +324,12 @@ func (b *Toolbox) Name(contractType string) (string, bool) {
 }
 
 // Validate returns the canonical form of the arguments of a call, with defaults filled in, or every fault. No arguments
-// at all are an empty object. Defaults come first, so that a required property with a default may be left out, and what
-// a service gets is always valid.
+// at all are an empty object.
 func (t *Tool) Validate(args json.RawMessage) (json.RawMessage, []sdk.Fault) {
 	if len(bytes.TrimSpace(args)) == 0 {
 		args = json.RawMessage(`{}`)
 	}
-	args, err := wire.Canonicalize(args)
-	if err != nil {
-		return nil, argumentFaults(err)
-	}
-	filled, err := t.arguments.ApplyDefaults(args)
-	if err != nil {
-		return nil, argumentFaults(err)
-	}
-	if faults := t.arguments.Validate(filled); len(faults) > 0 {
-		return nil, faults
-	}
-	if bytes.Equal(filled, args) {
-		return args, nil
-	}
-	if filled, err = wire.Canonicalize(filled); err != nil {
-		return nil, argumentFaults(err)
-	}
-	return filled, nil
-}
-
-func argumentFaults(err error) []sdk.Fault {
-	e := sdk.AsError(err)
-	if len(e.Faults) > 0 {
-		return e.Faults
-	}
-	return []sdk.Fault{{Path: "$", Expected: "arguments that can be read", Got: e.Message}}
+	return t.arguments.Admit(args)
 }
 
 // Arguments is the JSON Schema that the model's arguments are held to. It must not be modified.

@@ -90,9 +90,9 @@ func (c *Client) Answer(ctx context.Context, run Run, call string, r Reply) (Out
 	eventType := r.Type
 	switch asked.Type {
 	case sdk.TypeQuestion:
-		eventType = TypeQuestionAnswered
+		eventType = sdk.TypeQuestionAnswered
 	case sdk.TypeConversationTurn:
-		eventType = TypeConversationAnswered
+		eventType = sdk.TypeConversationAnswered
 	}
 	data, err := r.Encode(asked.Type)
 	if err != nil {
@@ -100,12 +100,6 @@ func (c *Client) Answer(ctx context.Context, run Run, call string, r Reply) (Out
 	}
 	return c.Publish(ctx, asked, eventType, data, nil)
 }
-
-// The types of answers to questions and turns.
-const (
-	TypeQuestionAnswered     = "agentd.question.answered"
-	TypeConversationAnswered = "agentd.conversation.answered"
-)
 
 // Encode returns the data of the answer to a call of that type. The error is sdk.CodeContractViolation.
 func (r Reply) Encode(callType string) (json.RawMessage, error) {

@@ -129,7 +129,7 @@ func TestClose_NoCallIsMadeAfterIt(t *testing.T) {
 	_, send := c.Send(ctx, run, "hurry")
 	_, listen := c.Listen(run)
 	_, answer := c.Answer(ctx, run, call.Call, client.Reply{Text: "All."})
-	_, publish := c.Publish(ctx, call, client.TypeQuestionAnswered, []byte(`{"answer":"All."}`), nil)
+	_, publish := c.Publish(ctx, call, sdk.TypeQuestionAnswered, []byte(`{"answer":"All."}`), nil)
 	for name, err := range map[string]error{
 		"Start": start, "Wait": wait, "Status": status, "Send": send, "Listen": listen, "Answer": answer, "Publish": publish, "List": list(),
 		"History": history(), "Cancel": c.Cancel(ctx, run, ""),

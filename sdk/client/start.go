@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"agentd/internal/clip"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -167,8 +168,5 @@ func object(value any) (json.RawMessage, error) {
 // shortened is the beginning of a text that an error quotes.
 func shortened(text string) string {
 	const most = 80
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most]) + "…"
-	}
-	return text
+	return clip.Text(text, most)
 }

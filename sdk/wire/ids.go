@@ -114,7 +114,7 @@ func ParseCallRef(token string) (CallRef, bool) {
 		return ref, true
 	}
 	// What begins like an attempt without being one is not a domain either.
-	if _, _, again := cutAttempt(rest); again || rest[0] != '-' || len(rest) > 65 || len(rest) < 2 || rest[1] == '-' || rest[1] == '_' || !isToken(rest[1:]) {
+	if _, _, again := cutAttempt(rest); again || rest[0] != '-' || len(rest) > 65 || len(rest) < 2 || rest[1] == '-' || rest[1] == '_' || !IsToken(rest[1:], longestName) {
 		return CallRef{}, false
 	}
 	ref.Domain = rest[1:]

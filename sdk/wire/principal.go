@@ -6,14 +6,11 @@ import (
 	"agentd/sdk"
 )
 
-var (
-	principal    = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
-	notPrincipal = regexp.MustCompile(`[^A-Za-z0-9_-]`)
-)
+var notPrincipal = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 
 // CheckPrincipal reports whether a name can be that of a principal: it becomes the last token of a subject. Empty is anonymous.
 func CheckPrincipal(who string) error {
-	if who != "" && !principal.MatchString(who) {
+	if who != "" && !IsToken(who, longestName) {
 		return sdk.Errorf(sdk.CodeConfig, "%q cannot be a principal: want 1 to 128 letters, digits, _ and -", who)
 	}
 	return nil

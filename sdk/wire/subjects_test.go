@@ -188,7 +188,7 @@ func TestNameToken_OfWhatIsTooLong(t *testing.T) {
 	if len(longest) != 128 || other == longest || other == NameToken(strings.Repeat("a", 130)) {
 		t.Errorf("tokens: %s, %s", longest, other)
 	}
-	if token := NameToken(strings.Repeat("a", 5000)); !isToken(token) || CheckName(token) == nil {
+	if token := NameToken(strings.Repeat("a", 5000)); !IsToken(token, 128) || CheckName(token) == nil {
 		t.Errorf("the token of a name that is too long is %q", token)
 	}
 }

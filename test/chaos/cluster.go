@@ -58,93 +58,112 @@ func (n *nemesis) jump(ctx context.Context, _ *cluster.Cluster, rng *rand.Rand) 
 
 // processFaults are what is done to the servers' processes, disks and routes.
 func (n *nemesis) processFaults() []clusterFault {
-	kill := func(ctx context.Context, node *cluster.Node) error {
-		node.Kill()
-		pause(ctx, calm)
-		return node.Begin()
-	}
 	return []clusterFault{
-		{"SIGKILL to the leader of the cluster", []string{"C26"}, func(ctx context.Context, c *cluster.Cluster, _ *rand.Rand) error {
-			node, err := c.Meta(ctx)
-			if err != nil {
-				return err
-			}
-			return kill(ctx, node)
-		}},
-		{"SIGKILL to the leader of the journals", []string{"C25"}, func(ctx context.Context, _ *cluster.Cluster, _ *rand.Rand) error {
-			node, err := n.leader(ctx, broker.ZoneRun)
-			if err != nil {
-				return err
-			}
-			return kill(ctx, node)
-		}},
-		{"SIGKILL to the leader of another stream", []string{"C26"}, func(ctx context.Context, _ *cluster.Cluster, rng *rand.Rand) error {
-			zones := []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDone, broker.ZoneTimer}
-			node, err := n.leader(ctx, zones[rng.IntN(len(zones))])
-			if err != nil {
-				return err
-			}
-			return kill(ctx, node)
-		}},
-		{"SIGSTOP to the leader of the journals", []string{"C25"}, func(ctx context.Context, _ *cluster.Cluster, rng *rand.Rand) error {
-			node, err := n.leader(ctx, broker.ZoneRun)
-			if err != nil {
-				return err
-			}
-			node.Freeze()
-			pause(ctx, time.Duration(10+rng.IntN(10))*time.Second)
-			node.Thaw()
-			return nil
-		}},
-		{"the leader of the journals cut off from the others", []string{"C25"}, func(ctx context.Context, _ *cluster.Cluster, rng *rand.Rand) error {
-			node, err := n.leader(ctx, broker.ZoneRun)
-			if err != nil {
-				return err
-			}
-			node.CutOff()
-			pause(ctx, time.Duration(20+rng.IntN(10))*time.Second)
-			node.Rejoin()
-			return nil
-		}},
-		{"rolling restart", []string{"C26"}, func(ctx context.Context, c *cluster.Cluster, _ *rand.Rand) error {
-			for _, node := range c.Nodes {
-				node.Terminate()
-				if err := node.Begin(); err != nil {
-					return err
-				}
-				if err := c.Ready(ctx); err != nil {
-					return err
-				}
-			}
-			return nil
-		}},
-		{"disk of a server deleted", []string{"C25"}, func(ctx context.Context, c *cluster.Cluster, rng *rand.Rand) error {
-			node := c.Nodes[rng.IntN(len(c.Nodes))]
-			node.Kill()
-			pause(ctx, calm) // until the others have all that was confirmed, and leaders
-			if err := node.LoseDisk(); err != nil {
-				return err
-			}
-			return node.Begin()
-		}},
-		{"two of three servers away", []string{"C26"}, func(ctx context.Context, c *cluster.Cluster, rng *rand.Rand) error {
-			left := rng.IntN(len(c.Nodes))
-			var away []*cluster.Node
-			for i, node := range c.Nodes {
-				if i != left {
-					node.Kill()
-					away = append(away, node)
-				}
-			}
-			pause(ctx, time.Duration(5+rng.IntN(10))*time.Second)
-			for _, node := range away {
-				if err := node.Begin(); err != nil {
-					return err
-				}
-			}
-			return nil
-		}},
+		{"SIGKILL to the leader of the cluster", []string{"C26"}, n.killMeta},
+		{"SIGKILL to the leader of the journals", []string{"C25"}, n.killJournals},
+		{"SIGKILL to the leader of another stream", []string{"C26"}, n.killOther},
+		{"SIGSTOP to the leader of the journals", []string{"C25"}, n.freezeJournals},
+		{"the leader of the journals cut off from the others", []string{"C25"}, n.cutOffJournals},
+		{"rolling restart", []string{"C26"}, n.restartAll},
+		{"disk of a server deleted", []string{"C25"}, n.loseDisk},
+		{"two of three servers away", []string{"C26"}, n.leaveOne},
 	}
+}
+
+func kill(ctx context.Context, node *cluster.Node) error {
+	node.Kill()
+	pause(ctx, calm)
+	return node.Begin()
+}
+
+func (n *nemesis) killMeta(ctx context.Context, c *cluster.Cluster, _ *rand.Rand) error {
+	node, err := c.Meta(ctx)
+	if err != nil {
+		return err
+	}
+	return kill(ctx, node)
+}
+
+func (n *nemesis) killJournals(ctx context.Context, _ *cluster.Cluster, _ *rand.Rand) error {
+	node, err := n.leader(ctx, broker.ZoneRun)
+	if err != nil {
+		return err
+	}
+	return kill(ctx, node)
+}
+
+func (n *nemesis) killOther(ctx context.Context, _ *cluster.Cluster, rng *rand.Rand) error {
+	zones := []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDone, broker.ZoneTimer}
+	node, err := n.leader(ctx, zones[rng.IntN(len(zones))])
+	if err != nil {
+		return err
+	}
+	return kill(ctx, node)
+}
+
+func (n *nemesis) freezeJournals(ctx context.Context, _ *cluster.Cluster, rng *rand.Rand) error {
+	node, err := n.leader(ctx, broker.ZoneRun)
+	if err != nil {
+		return err
+	}
+	node.Freeze()
+	pause(ctx, time.Duration(10+rng.IntN(10))*time.Second)
+	node.Thaw()
+	return nil
+}
+
+func (n *nemesis) cutOffJournals(ctx context.Context, _ *cluster.Cluster, rng *rand.Rand) error {
+	node, err := n.leader(ctx, broker.ZoneRun)
+	if err != nil {
+		return err
+	}
+	node.CutOff()
+	pause(ctx, time.Duration(20+rng.IntN(10))*time.Second)
+	node.Rejoin()
+	return nil
+}
+
+// restartAll restarts one server after the other.
+func (n *nemesis) restartAll(ctx context.Context, c *cluster.Cluster, _ *rand.Rand) error {
+	for _, node := range c.Nodes {
+		node.Terminate()
+		if err := node.Begin(); err != nil {
+			return err
+		}
+		if err := c.Ready(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *nemesis) loseDisk(ctx context.Context, c *cluster.Cluster, rng *rand.Rand) error {
+	node := c.Nodes[rng.IntN(len(c.Nodes))]
+	node.Kill()
+	pause(ctx, calm) // until the others have all that was confirmed, and leaders
+	if err := node.LoseDisk(); err != nil {
+		return err
+	}
+	return node.Begin()
+}
+
+// leaveOne leaves one server, without a majority.
+func (n *nemesis) leaveOne(ctx context.Context, c *cluster.Cluster, rng *rand.Rand) error {
+	left := rng.IntN(len(c.Nodes))
+	var away []*cluster.Node
+	for i, node := range c.Nodes {
+		if i != left {
+			node.Kill()
+			away = append(away, node)
+		}
+	}
+	pause(ctx, time.Duration(5+rng.IntN(10))*time.Second)
+	for _, node := range away {
+		if err := node.Begin(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // leader is the server that leads the first of the streams that a zone is divided into.

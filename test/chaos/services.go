@@ -11,7 +11,6 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
-	"agentd/internal/contracts"
 	"agentd/sdk"
 )
 
@@ -96,7 +95,7 @@ func (s *services) answer(call wire.Event, nonce uint32, transient bool) wire.Ev
 		answer.Type = wire.ErrorType(call.Type)
 		answer.Data = json.RawMessage(`{"errorName":"busy","errorMessage":"busy","errorStack":null,"code":"unavailable","retryable":true}`)
 	case call.Type == sdk.TypeQuestion:
-		answer.Type = contracts.TypeQuestionAnswered
+		answer.Type = sdk.TypeQuestionAnswered
 	}
 	return answer
 }

@@ -15,7 +15,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/desk"
-	"agentd/internal/desk/hooks"
+	"agentd/internal/desk/webhook"
 	asks "agentd/internal/requests"
 	"agentd/sdk"
 )
@@ -117,10 +117,12 @@ func (h *webhooks) close() error {
 	return err
 }
 
-func (h *webhooks) healthy() hooks.Hook { return hooks.Hook{URL: h.url + hookPath, Key: hookKey} }
+func (h *webhooks) healthy() webhook.Target {
+	return webhook.Target{URL: h.url + hookPath, Key: hookKey}
+}
 
-func (h *webhooks) all() []hooks.Hook {
-	return []hooks.Hook{
+func (h *webhooks) all() []webhook.Target {
+	return []webhook.Target{
 		h.healthy(),
 		{URL: nobodyAnswers, Key: hookKey},
 		{URL: "http://" + h.silent.Addr().String() + hookPath, Key: hookKey},
@@ -129,10 +131,10 @@ func (h *webhooks) all() []hooks.Hook {
 }
 
 // plan has all of them told what people are asked.
-func (h *webhooks) plan() []broker.HookPlan {
-	var plans []broker.HookPlan
+func (h *webhooks) plan() []broker.WebhookPlan {
+	var plans []broker.WebhookPlan
 	for _, one := range h.all() {
-		plans = append(plans, broker.HookPlan{Name: one.Name(), Domains: asksIn})
+		plans = append(plans, broker.WebhookPlan{Name: one.Name(), Domains: asksIn})
 	}
 	return plans
 }
@@ -145,7 +147,7 @@ func (h *webhooks) hear(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := r.Header.Get("Webhook-Id")
-	signed := hooks.Sign(hookKey, id, r.Header.Get("Webhook-Timestamp"), body)
+	signed := webhook.Sign(hookKey, id, r.Header.Get("Webhook-Timestamp"), body)
 	if !hmac.Equal([]byte(signed), []byte(r.Header.Get("Webhook-Signature"))) {
 		h.record.violate("the webhook was told of %q with a signature of something else", id)
 	}
@@ -200,7 +202,7 @@ func (w *world) tell(all context.Context, background *sync.WaitGroup) (end func(
 	told := make(chan struct{})
 	background.Go(func() {
 		defer close(told)
-		hooks.Run(ctx, hooks.Options{Conn: w.conn, Desk: h.desk, Hooks: h.all(), Logger: h.log})
+		webhook.Run(ctx, webhook.Options{Conn: w.conn, Desk: h.desk, Targets: h.all(), Logger: h.log})
 	})
 	return func() {
 		cancel()
@@ -269,7 +271,7 @@ func (w *world) feel(ctx context.Context) {
 // unheard counts the requests of which the server has not had the healthy webhook told at all.
 func (w *world) unheard(ctx context.Context) (int, error) {
 	n := 0
-	for _, ref := range w.layout.Consumers(broker.HookConsumer(w.webhooks.healthy().Name())) {
+	for _, ref := range w.layout.Consumers(broker.WebhookConsumer(w.webhooks.healthy().Name())) {
 		state, err := w.consumer(ctx, ref)
 		if err != nil {
 			return 0, err

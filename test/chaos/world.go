@@ -89,13 +89,6 @@ func open(ctx context.Context, o options) (_ *world, err error) {
 	if err != nil {
 		return nil, err
 	}
-	redisURL := ""
-	if o.store == storeRedis {
-		if w.redis, err = w.startServer(ctx, "redis", w.redisCommand); err != nil {
-			return nil, err
-		}
-		redisURL = "redis://" + w.redis.target
-	}
 	// The driver's own connections bypass the proxies: clients and services are not what is tested.
 	w.conn, err = broker.Connect(ctx, broker.ConnectOptions{
 		URL: url, Name: "driver", Subjects: subjects, Logger: slog.New(slog.DiscardHandler), Wait: true, Waits: w.hurts.waited,
@@ -108,7 +101,7 @@ func open(ctx context.Context, o options) (_ *world, err error) {
 		return nil, err
 	}
 	plan := worker.Plan(specs())
-	plan.Hooks = w.webhooks.plan()
+	plan.Webhooks = w.webhooks.plan()
 	plan.AckWait, plan.PersistMode, plan.Partitions = ackWait, broker.PersistDefault, w.layout.Partitions()
 	if w.setsBack {
 		plan.PersistMode = broker.PersistAsync
@@ -119,16 +112,9 @@ func open(ctx context.Context, o options) (_ *world, err error) {
 	if _, err = w.conn.Provision(ctx, plan); err != nil {
 		return nil, err
 	}
-	keys, err := keyring(mostKeys)
-	if err != nil {
+	if err = w.openStore(ctx); err != nil {
 		return nil, err
 	}
-	opened, err := worker.OpenOwnStore(ctx, w.conn, worker.StoreOptions{RedisURL: redisURL, Keys: keys})
-	if err != nil {
-		return nil, err
-	}
-	w.store = opened
-	w.closers = append(w.closers, opened.Close)
 	w.clients = newClients(w)
 	w.model, err = serveModel(ctx, o.seed)
 	if err != nil {
@@ -139,6 +125,27 @@ func open(ctx context.Context, o options) (_ *world, err error) {
 		return nil, err
 	}
 	return w, nil
+}
+
+// openStore opens the store of runs, with its server where that is Redis.
+func (w *world) openStore(ctx context.Context) (err error) {
+	o := worker.StoreOptions{}
+	if w.options.store == storeRedis {
+		if w.redis, err = w.startServer(ctx, "redis", w.redisCommand); err != nil {
+			return err
+		}
+		o.RedisURL = "redis://" + w.redis.target
+	}
+	if o.Keys, err = keyring(mostKeys); err != nil {
+		return err
+	}
+	opened, err := worker.OpenOwnStore(ctx, w.conn, o)
+	if err != nil {
+		return err
+	}
+	w.store = opened
+	w.closers = append(w.closers, opened.Close)
+	return nil
 }
 
 // openBroker starts the NATS server, or the servers of a cluster, and returns where the driver reaches them.

@@ -9,6 +9,7 @@ import (
 
 	"agentd/internal/llm/mockllm"
 	"agentd/sdk"
+	"agentd/test/e2e/recorded"
 )
 
 const (
@@ -20,7 +21,7 @@ const (
 )
 
 // checkEnd compares how a run ended with how its record does.
-func checkEnd(r mockllm.Record, done wire.Event) []string {
+func checkEnd(r recorded.Record, done wire.Event) []string {
 	last := r.Messages[len(r.Messages)-1]
 	switch {
 	case last.Role == "user" && strings.HasSuffix(strings.TrimSpace(last.Text), endMarker):
@@ -45,7 +46,7 @@ func checkEnd(r mockllm.Record, done wire.Event) []string {
 	return nil
 }
 
-func lastSaid(r mockllm.Record) string {
+func lastSaid(r recorded.Record) string {
 	said := ""
 	for _, m := range r.Messages {
 		if m.Role == "assistant" && m.Text != "" {
@@ -55,7 +56,7 @@ func lastSaid(r mockllm.Record) string {
 	return said
 }
 
-func calledLast(r mockllm.Record) string {
+func calledLast(r recorded.Record) string {
 	name := ""
 	for _, m := range r.Messages {
 		for _, c := range m.Calls {
@@ -66,7 +67,7 @@ func calledLast(r mockllm.Record) string {
 }
 
 // checkHistory compares a run's history with its record, message by message.
-func checkHistory(r mockllm.Record, history []sdk.Message) []string {
+func checkHistory(r recorded.Record, history []sdk.Message) []string {
 	want := r.Messages[1:] // the first is the system prompt
 	var problems []string
 	for i := range max(len(want), len(history)) {

@@ -21,6 +21,7 @@ import (
 	"agentd/internal/llm/mockllm"
 	"agentd/internal/runner"
 	"agentd/sdk"
+	"agentd/test/e2e/recorded"
 )
 
 var enabled = flag.Bool("e2e", false, "replay the recorded conversations through the binaries in bin/ (make e2e)")
@@ -67,7 +68,7 @@ func TestRecordedConversations(t *testing.T) {
 
 // replay plays every record at once and compares how each run ends and what it remembers.
 func (s scenario) replay(t *testing.T, data records) {
-	script, err := mockllm.TranscriptScript(data.records, data.tools)
+	script, err := recorded.Script(data.records, data.tools)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +121,7 @@ type world struct {
 // patience is how long all conversations together may take.
 const patience = 10 * time.Minute
 
-func (w *world) start(r mockllm.Record) {
+func (w *world) start(r recorded.Record) {
 	data, err := json.Marshal(map[string]string{"message": firstUser(r)})
 	if err != nil {
 		w.t.Fatal(err)
@@ -133,9 +134,9 @@ func (w *world) start(r mockllm.Record) {
 	}
 }
 
-func (w *world) subject(r mockllm.Record) string { return w.prefix + r.Run() }
+func (w *world) subject(r recorded.Record) string { return w.prefix + r.Run() }
 
-func (w *world) wait(r mockllm.Record) wire.Event {
+func (w *world) wait(r recorded.Record) wire.Event {
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
 	init := wire.InitToken("com.test.customer", r.Run())
@@ -146,7 +147,7 @@ func (w *world) wait(r mockllm.Record) wire.Event {
 	return done
 }
 
-func (w *world) journal(r mockllm.Record) []core.Entry {
+func (w *world) journal(r recorded.Record) []core.Entry {
 	reader := runner.New(runner.Options{Store: w.store})
 	entries, err := reader.Journal(w.t.Context(), wire.NewRunKey(w.subject(r)))
 	if err != nil {
@@ -156,7 +157,7 @@ func (w *world) journal(r mockllm.Record) []core.Entry {
 }
 
 // explain prints the end of a run's journal.
-func (w *world) explain(r mockllm.Record) {
+func (w *world) explain(r recorded.Record) {
 	entries := w.journal(r)
 	for _, e := range entries[max(0, len(entries)-10):] {
 		w.t.Logf("%s: entry %d at %s: %s, caused by %s %d (%s); driver %+v", r.Run(), e.Rev,
@@ -165,7 +166,7 @@ func (w *world) explain(r mockllm.Record) {
 }
 
 // history folds the run's journal.
-func (w *world) history(r mockllm.Record) []sdk.Message {
+func (w *world) history(r recorded.Record) []sdk.Message {
 	entries := w.journal(r)
 	var state core.State
 	var err error
@@ -186,7 +187,7 @@ func (w *world) history(r mockllm.Record) []sdk.Message {
 
 // records are the conversations with what belongs to them.
 type records struct {
-	records []mockllm.Record
+	records []recorded.Record
 	// dir holds transcripts.jsonl.
 	dir               string
 	toolsJSON, policy string
@@ -211,10 +212,10 @@ func findRecords(t *testing.T) records {
 	}
 	d := records{dir: dir, toolsJSON: beside("tools.json"), policy: beside("policy.md")}
 	var err error
-	if d.records, err = mockllm.LoadTranscripts(dir); err != nil {
+	if d.records, err = recorded.LoadTranscripts(dir); err != nil {
 		t.Fatal(err)
 	}
-	if d.tools, err = mockllm.LoadToolNames(d.toolsJSON); err != nil {
+	if d.tools, err = recorded.LoadToolNames(d.toolsJSON); err != nil {
 		t.Fatal(err)
 	}
 	return d
@@ -225,7 +226,7 @@ func fileExists(path string) bool {
 	return err == nil
 }
 
-func firstUser(r mockllm.Record) string {
+func firstUser(r recorded.Record) string {
 	for _, m := range r.Messages {
 		if m.Role == "user" {
 			return m.Text
@@ -234,7 +235,7 @@ func firstUser(r mockllm.Record) string {
 	return ""
 }
 
-func replies(r mockllm.Record) int {
+func replies(r recorded.Record) int {
 	n := 0
 	for _, m := range r.Messages {
 		if m.Role == "assistant" {

@@ -52,7 +52,7 @@ var ofConsole = []mutant{
 	{"a request that is open again stays closed on its page", condition(console+"liveRequest", "said closed", `closed == "" || $`), elsewhere},
 	{"the callout lets in who decides nothing", condition("cmd/agentd/natscallout.finder", "len Domains", "false"), test{"cmd/agentd", "TestCallout_HoldsALoginToItsName"}},
 	{"the callout gives domains that a group does not have", call("cmd/agentd/natscallout.finder", "Approver", "accounts.Approver(plan, accounts.Member{Name: who.Who})"), test{"cmd/agentd", "TestCallout_HoldsALoginToItsName"}},
-	{"programs need no token", around("internal/console.session.bears", "return true"), test{"internal/console", "TestPrograms_NeedTheToken"}},
+	{"programs need no token", around("internal/httpguard.Guesses.Bears", "return true, nil"), test{"internal/console", "TestPrograms_NeedTheToken"}},
 	{"an agent that is paused goes on", around("internal/console/live.source.PauseAgent", "return nil"), test{"internal/console", "TestAgent_IsPausedAndResumed"}},
 	{"who saw a request is not told", statement(console+"ofRun", "Seen append", ""), test{"internal/console", "TestDecide_IsOnWhatWasShown"}},
 	{"a request leads to another message", condition("internal/console.asker", "Held request", "false"), test{"internal/console", "TestRequest_LeadsToItsMessage"}},

@@ -29,7 +29,7 @@ var ofRetention = []mutant{
 	{"small entries are not packed", around("internal/state/packed.pack", "if len(plain) <= worthwhile {\nreturn plain\n}\nreturn original(plain)"), test{"internal/state/packed", "TestStored_IsOfALaterLayoutToWhoeverCannotReadIt"}},
 	{"a packed entry may be larger than any entry", call("internal/state/packed.inflate", "LimitReader", "inflater"), test{"internal/state/packed", "TestUnpack_ReadsNoMoreThanAnEntry"}},
 	{"entries are packed whatever is asked", around("internal/state/packed.Store.packed", "return pack(entry)"), test{"internal/state/packed", "TestStore_KeepsEntriesPlainIfAsked"}},
-	{"who resumes an agent does not wait until its servers know", call("internal/broker.Conn.ResumeAgent", "awaitPause", "error(nil)"), test{"internal/broker", "TestPauseAgent_IsKnownToTheServerThatWorkersAsk"}},
+	{"who resumes an agent does not wait until its servers know", call("internal/broker.Conn.EndPause", "awaitPause", "error(nil)"), test{"internal/broker", "TestPauseAgent_IsKnownToTheServerThatWorkersAsk"}},
 	{"who pauses an agent does not wait until its servers know", call("internal/broker.Conn.PauseAgent", "awaitPause", "error(nil)"), test{"internal/broker", "TestPauseAgent_IsKnownToTheServerThatWorkersAsk"}},
 	{"a dry run provisions", around("internal/broker.Conn.Unprovisioned", "return c.Provision(ctx, p)"), test{"internal/broker", "TestProvision_KeepsLongerAnswers"}},
 	{"answers that go too early pass as right", around("internal/config.loader.checkAnswersAge", ""), test{"internal/config", "TestLoad_FindsEveryFaultAtItsPlace"}},

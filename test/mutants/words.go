@@ -30,7 +30,7 @@ var ofWords = []mutant{
 	// How replies and requests are read.
 	{"the tool of a call is told when the call is whole", around("internal/llm/texttools.filter.announce", "if f.closing() {\noriginal(call)\n}"), rows{"F33"}},
 	{"lists of lists are objects", around("internal/llm/texttools.element.plural", "return false"), rows{"F10"}},
-	{"all of what cannot be read is told", condition("internal/llm/texttools.snippet", "maxSnippet", "true"), rows{"F12"}},
+	{"all of what cannot be read is told", call("internal/llm/texttools.snippet", "Text", "clip.Text(text, 1<<20)"), rows{"F12"}},
 	{"small models deflect for ever", around("sdk.SmallModel", "a := original()\na.Deflecting = 30\nreturn a"), rows{"L29"}},
 	{"only connectives join tasks", around("internal/planning.Compound", "return connective.MatchString(request)"), rows{"L63"}},
 

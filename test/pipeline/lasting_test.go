@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"agentd/internal/broker"
-	"agentd/internal/contracts"
 	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/internal/runner"
@@ -119,7 +118,7 @@ func (r *rig) questions() map[string]wire.Event {
 func (r *rig) answerPerson(subject string, question wire.Event) {
 	r.t.Helper()
 	r.check("answer", r.client.Answer(r.t.Context(), subject, wire.Event{
-		ID: "answer to " + question.ID, Source: "com.test.person", Type: contracts.TypeQuestionAnswered, Subject: question.Subject,
+		ID: "answer to " + question.ID, Source: "com.test.person", Type: sdk.TypeQuestionAnswered, Subject: question.Subject,
 		Time: time.UnixMilli(1_790_000_000_000), DataSchema: question.DataSchema, To: question.RedirectTo, ParentID: question.ID,
 		Data: json.RawMessage(`{"answer":"XL"}`),
 	}))

@@ -9,7 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"agentd/internal/contracts"
 	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -69,7 +68,7 @@ func TestToolset_ThatIsAwayLosesNothingThatWasDecided(t *testing.T) {
 		}, "shop_pay", `{"paid":true}`},
 		"answered": {sdk.PermissionPolicyTerms{}, func(h *harness.Harness) func() {
 			question := h.Call(sdk.TypeQuestion)
-			return func() { question.Answer(contracts.TypeQuestionAnswered, map[string]any{"answer": "XL"}) }
+			return func() { question.Answer(sdk.TypeQuestionAnswered, map[string]any{"answer": "XL"}) }
 		}, "shop_order", `{"answer":"XL"}`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -47,7 +47,7 @@ func contractVersions(t *testing.T) {
 		}
 		call.Send(answer)
 	}
-	h.Call(sdk.TypeQuestion).Answer(contracts.TypeQuestionAnswered, map[string]any{"answer": "yes"})
+	h.Call(sdk.TypeQuestion).Answer(sdk.TypeQuestionAnswered, map[string]any{"answer": "yes"})
 	end := succeeds(t, h, r, `{"response": "done"}`)
 	equal(t, "version of the output", end.DataSchema, right.DataSchema)
 	// So is an answer of another version than the one that was called: the model is told.

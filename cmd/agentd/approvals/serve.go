@@ -107,7 +107,7 @@ func serveDesk(ctx context.Context, a *cli.App, d *deskClient, f deskServeFlags,
 	if err != nil {
 		return err
 	}
-	s := server.Server{Desk: d.Desk, Conn: d.conn.Conn, Hooks: told, Who: d.approver.Who, Token: token, Logger: log}
+	s := server.Server{Desk: d.Desk, Conn: d.conn.Conn, Webhooks: told, Who: d.approver.Who, Token: token, Logger: log}
 	if err := s.Listen(ctx, cmp.Or(f.http, cfg.Approvals.HTTP)); err != nil {
 		return err
 	}

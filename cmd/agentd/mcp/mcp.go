@@ -101,6 +101,11 @@ func agentTools(cfg *config.Config) ([]mcp.AgentTool, error) {
 
 func serveHTTP(ctx context.Context, a *cli.App, agents *mcp.Agents, address string) error {
 	token := os.Getenv(mcpToken)
+	if token != "" {
+		if err := httpguard.CheckToken(mcpToken, token); err != nil {
+			return err
+		}
+	}
 	l, err := httpguard.Open(ctx, address)
 	if err != nil {
 		return err

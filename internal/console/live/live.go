@@ -44,9 +44,10 @@ type Options struct {
 // Console is an open console.
 type Console struct {
 	http.Handler
-	desk  *desk.Desk
-	jobs  *jobs
-	store worker.OpenedStore
+	desk   *desk.Desk
+	jobs   *jobs
+	waking *waking
+	store  worker.OpenedStore
 	// stop ends what says which runs there are.
 	stop func() error
 }
@@ -84,9 +85,9 @@ func Open(ctx context.Context, o Options) (*Console, error) {
 		c.desk.Close()
 		return nil, errors.Join(err, c.store.Close())
 	}
-	c.stop, c.jobs = stop, newJobs(ctx, o.Conn, c.store, o.Logger)
+	c.stop, c.jobs, c.waking = stop, newJobs(ctx, o.Conn, c.store, o.Logger), newWaking(ctx, o.Conn, o.Logger)
 	c.Handler = console.Handler(console.Options{
-		Source: &source{o.Conn, c.store, o.Config, o.Connect}, Runs: asking, Index: runs, Lacking: lacking, Desk: c.desk, Jobs: c.jobs,
+		Source: &source{o.Conn, c.store, o.Config, o.Connect, c.waking}, Runs: asking, Index: runs, Lacking: lacking, Desk: c.desk, Jobs: c.jobs,
 		Agents: func() []sdk.AgentSpec { return o.Config().Agents },
 		Who:    o.Who.Who, As: o.Who.String(), Base: o.Base, Token: o.Token, Logins: people, Logger: o.Logger,
 	})
@@ -99,6 +100,7 @@ func (c *Console) Failed() <-chan error { return c.desk.Failed() }
 // Close ends it. Requests must have ended before.
 func (c *Console) Close() error {
 	c.jobs.close()
+	c.waking.close()
 	err := c.stop()
 	c.desk.Close()
 	return errors.Join(err, c.store.Close())

@@ -33,6 +33,7 @@ type source struct {
 	store   state.Store
 	config  func() *config.Config
 	connect func(context.Context) (*broker.Conn, error)
+	waking  *waking
 }
 
 // permitted is Conn.Permitted of something with a result.
@@ -201,8 +202,12 @@ func (s *source) PauseAgent(ctx context.Context, agent string, lasting time.Dura
 }
 
 // ResumeAgent implements console.Source.
-func (s *source) ResumeAgent(ctx context.Context, agent string) (woken int, err error) {
-	return permitted(ctx, s.conn, func(ctx context.Context) (int, error) { return s.conn.ResumeAgent(ctx, agent) })
+func (s *source) ResumeAgent(ctx context.Context, agent string) error {
+	err := s.conn.Permitted(ctx, func(ctx context.Context) error { return s.conn.EndPause(ctx, agent) })
+	if err == nil {
+		s.waking.wake(agent)
+	}
+	return err
 }
 
 // Unserved implements console.Source.

@@ -3,8 +3,6 @@
 package api
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"io"
@@ -12,7 +10,6 @@ import (
 	"mime"
 	"net/http"
 	"slices"
-	"strings"
 
 	"agentd/internal/httpguard"
 	"agentd/internal/requests"
@@ -39,11 +36,14 @@ type Options struct {
 // maxBody is the largest request in bytes.
 const maxBody = 1 << 20
 
-type api struct{ Options }
+type api struct {
+	Options
+	guesses *httpguard.Guesses
+}
 
 // Handler is the API.
 func Handler(o Options) http.Handler {
-	a := api{o}
+	a := api{o, httpguard.NewGuesses(o.Logger)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/requests", a.list)
 	mux.HandleFunc("GET /v1/requests/{id}", a.show)
@@ -60,7 +60,12 @@ func (a api) guard(next http.Handler) http.Handler {
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-		if !a.admitted(r) {
+		in, err := a.admitted(r)
+		if err != nil {
+			a.fail(w, 0, err)
+			return
+		}
+		if !in {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			a.fail(w, http.StatusUnauthorized, sdk.Errorf(sdk.CodePermissionDenied, "the bearer token is missing or wrong"))
 			return
@@ -87,14 +92,12 @@ func (a api) guard(next http.Handler) http.Handler {
 	})
 }
 
-// admitted compares hashes, so that the time it takes says nothing of the token.
-func (a api) admitted(r *http.Request) bool {
+// admitted reports whether a request has the token, where there is one. The error is of too many that are wrong.
+func (a api) admitted(r *http.Request) (bool, error) {
 	if a.Token == "" {
-		return true
+		return true, nil
 	}
-	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	x, y := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(a.Token))
-	return ok && subtle.ConstantTimeCompare(x[:], y[:]) == 1
+	return a.guesses.Bears(r, a.Token)
 }
 
 func (a api) list(w http.ResponseWriter, r *http.Request) {
@@ -186,20 +189,13 @@ func (a api) send(w http.ResponseWriter, v any) {
 	}
 }
 
-var statuses = map[sdk.Code]int{
-	sdk.CodeUnknownRun: http.StatusNotFound, sdk.CodeContractViolation: http.StatusUnprocessableEntity, sdk.CodeConfig: http.StatusUnprocessableEntity,
-	sdk.CodeInvalidEvent: http.StatusUnprocessableEntity, sdk.CodeContractMissing: http.StatusUnprocessableEntity,
-	sdk.CodeTooLarge: http.StatusRequestEntityTooLarge, sdk.CodeUnavailable: http.StatusServiceUnavailable,
-}
-
 // fail answers with a problem; status 0 follows from its code. What is internal is logged, not sent.
 func (a api) fail(w http.ResponseWriter, status int, err error) {
 	e := sdk.AsError(err)
 	if status == 0 {
-		status = statuses[e.Code]
+		status = httpguard.Status(e.Code)
 	}
-	if status == 0 {
-		status = http.StatusInternalServerError
+	if status == http.StatusInternalServerError {
 		a.Logger.Error("request failed", "error", err)
 	}
 	w.Header().Set("Content-Type", wire.ContentTypeJSON)

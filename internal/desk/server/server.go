@@ -10,7 +10,7 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/desk"
 	"agentd/internal/desk/api"
-	"agentd/internal/desk/hooks"
+	"agentd/internal/desk/webhook"
 	"agentd/internal/httpguard"
 )
 
@@ -19,7 +19,7 @@ type Server struct {
 	Desk *desk.Desk
 	Conn *broker.Conn
 	// Hooks are told of what is asked, with their secrets.
-	Hooks []hooks.Hook
+	Webhooks []webhook.Target
 	// Who is the principal of all decisions that come over HTTP; callers bear the Token.
 	Who, Token string
 	Logger     *slog.Logger
@@ -43,7 +43,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer stop()
 	var running sync.WaitGroup
 	running.Go(func() {
-		hooks.Run(ctx, hooks.Options{Conn: s.Conn, Desk: s.Desk, Hooks: s.Hooks, Logger: s.Logger})
+		webhook.Run(ctx, webhook.Options{Conn: s.Conn, Desk: s.Desk, Targets: s.Webhooks, Logger: s.Logger})
 	})
 	failed := make(chan error, 1)
 	if s.Listener != nil {

@@ -26,7 +26,7 @@ type Server struct {
 	mux    *http.ServeMux
 }
 
-// New returns a server for a script that ParseScript, LoadScript or TranscriptScript made.
+// New returns a server for a script that ParseScript or LoadScript made.
 func New(script *Script) *Server {
 	s := &Server{script: script, ledger: newLedger(), mux: http.NewServeMux()}
 	s.mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) {

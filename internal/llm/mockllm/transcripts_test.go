@@ -10,10 +10,11 @@ import (
 
 	"agentd/internal/llm/mockllm"
 	"agentd/sdk"
+	"agentd/test/e2e/recorded"
 )
 
 // transcripts finds the recorded conversations, or skips the test.
-func transcripts(t *testing.T) ([]mockllm.Record, []string) {
+func transcripts(t *testing.T) ([]recorded.Record, []string) {
 	t.Helper()
 	shared := ""
 	for dir := "."; len(dir) < 40; dir = filepath.Join(dir, "..") {
@@ -29,7 +30,7 @@ func transcripts(t *testing.T) ([]mockllm.Record, []string) {
 	if _, err := os.Stat(filepath.Join(dir, "transcripts.jsonl")); err != nil {
 		t.Skipf("no recorded conversations (set AGENTD_TRANSCRIPTS): %v", err)
 	}
-	records, err := mockllm.LoadTranscripts(dir)
+	records, err := recorded.LoadTranscripts(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,16 +38,16 @@ func transcripts(t *testing.T) ([]mockllm.Record, []string) {
 	if _, err := os.Stat(tools); err != nil {
 		tools = filepath.Join(shared, "tools.json")
 	}
-	names, err := mockllm.LoadToolNames(tools)
+	names, err := recorded.LoadToolNames(tools)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return records, names
 }
 
-func serveTranscripts(t *testing.T, records []mockllm.Record, tools []string) (*mockllm.Server, sdk.Provider) {
+func serveTranscripts(t *testing.T, records []recorded.Record, tools []string) (*mockllm.Server, sdk.Provider) {
 	t.Helper()
-	script, err := mockllm.TranscriptScript(records, tools)
+	script, err := recorded.Script(records, tools)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,14 +57,14 @@ func serveTranscripts(t *testing.T, records []mockllm.Record, tools []string) (*
 
 // player is a minimal agent: it sends what a run would, and takes replies into its history.
 type player struct {
-	record mockllm.Record
+	record recorded.Record
 	req    sdk.ModelRequest
 	at     int
 	turns  int
 	calls  []sdk.Content
 }
 
-func newPlayer(record mockllm.Record, tools []string, run string) *player {
+func newPlayer(record recorded.Record, tools []string, run string) *player {
 	p := &player{record: record, req: sdk.ModelRequest{Run: run, Model: "airline", System: record.Messages[0].Text}, at: 1}
 	for _, name := range tools {
 		p.req.Tools = append(p.req.Tools, sdk.ToolDefinition{Name: name})
@@ -165,9 +166,9 @@ func TestTranscripts_AllRecords(t *testing.T) {
 }
 
 // record is a short conversation with two parallel calls.
-func record(t *testing.T, trial int, last string) mockllm.Record {
+func record(t *testing.T, trial int, last string) recorded.Record {
 	t.Helper()
-	var r mockllm.Record
+	var r recorded.Record
 	data := fmt.Sprintf(`{"task_id": 3, "trial": %d, "messages": [
 		{"role": "system", "content": "Be kind."},
 		{"role": "user", "content": "Hi, two please"},
@@ -273,7 +274,7 @@ func TestTranscripts_RefusesWhatDiffers(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			mock, model := serveTranscripts(t, []mockllm.Record{r}, tools)
+			mock, model := serveTranscripts(t, []recorded.Record{r}, tools)
 			p := newPlayer(r, tools, r.Run())
 			p.next(t)
 			reply, err := model.Generate(t.Context(), p.req, nil)
@@ -300,7 +301,7 @@ func TestTranscripts_RefusesWhatDiffers(t *testing.T) {
 func TestTranscripts_RepeatsAreAnsweredAlike(t *testing.T) {
 	t.Parallel()
 	r := record(t, 1, "Here.")
-	mock, model := serveTranscripts(t, []mockllm.Record{r}, []string{"find"})
+	mock, model := serveTranscripts(t, []recorded.Record{r}, []string{"find"})
 	p := newPlayer(r, []string{"find"}, r.Run())
 	for p.next(t) {
 		first, err := model.Generate(t.Context(), p.req, nil)
@@ -321,7 +322,7 @@ func TestTranscripts_RepeatsAreAnsweredAlike(t *testing.T) {
 func TestTranscripts_WithoutTheRunRecordsMustAgree(t *testing.T) {
 	t.Parallel()
 	tools := []string{"find"}
-	records := []mockllm.Record{record(t, 1, "Here."), record(t, 2, "There.")}
+	records := []recorded.Record{record(t, 1, "Here."), record(t, 2, "There.")}
 	_, model := serveTranscripts(t, records, tools)
 	p := newPlayer(records[1], tools, "")
 	p.next(t)
@@ -345,7 +346,7 @@ func TestTranscripts_LongDifferencesAreCutAround(t *testing.T) {
 	t.Parallel()
 	r := record(t, 1, "Here.")
 	r.Messages[1].Text = strings.Repeat("é", 1000) + "AB" + strings.Repeat("é", 1000)
-	_, model := serveTranscripts(t, []mockllm.Record{r}, []string{"find"})
+	_, model := serveTranscripts(t, []recorded.Record{r}, []string{"find"})
 	p := newPlayer(r, []string{"find"}, r.Run())
 	p.next(t)
 	p.req.Messages[0] = sdk.Text(sdk.RoleUser, strings.Replace(r.Messages[1].Text, "AB", "AC", 1))

@@ -1,4 +1,4 @@
-// Package texttools lets models without native tool calls make them in their text, as seed 002 has it:
+// Package texttools lets models without native tool calls make them in their text:
 //
 //	I look for flights first.
 //	<tool>{"server_name": "local", "tool_name": "find_flight", "arguments": {"to": "LIS"}}</tool>

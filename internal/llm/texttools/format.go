@@ -40,7 +40,7 @@ func formatOf(mode sdk.ToolCallMode) format {
 	return tagged
 }
 
-// tagged are calls in <tool> elements, as seed 002 has them.
+// tagged are calls in <tool> elements.
 var tagged = format{
 	rules: `To use a tool, write one element into your reply:
 <tool>{"server_name": "the tool's server", "tool_name": "the tool's name", "arguments": {"name": "value"}}</tool>

@@ -6,13 +6,14 @@ import (
 	"regexp"
 	"strings"
 
+	"agentd/internal/clip"
 	"agentd/internal/toolcall"
 )
 
 // MaxText is the largest reply that is read, in bytes.
 const MaxText = 10 << 20
 
-// maxSnippet is how many characters of a faulty call are repeated.
+// maxSnippet is how many bytes of a faulty call are repeated.
 const maxSnippet = 200
 
 // Class says what is wrong with a call.
@@ -30,7 +31,7 @@ type Fault struct {
 	Class Class
 	// Message says what is wrong, for the model.
 	Message string
-	// Snippet is the beginning of what was written, at most maxSnippet characters.
+	// Snippet is the beginning of what was written, at most maxSnippet bytes and an ellipsis.
 	Snippet string
 }
 
@@ -104,11 +105,7 @@ func withoutEmptyFences(text string) string {
 }
 
 func snippet(text string) string {
-	runes := []rune(strings.ToValidUTF8(text, "\uFFFD"))
-	if len(runes) <= maxSnippet {
-		return string(runes)
-	}
-	return string(runes[:maxSnippet-1]) + "…"
+	return clip.Text(strings.ToValidUTF8(text, "\uFFFD"), maxSnippet)
 }
 
 // parseBody reads a call. closed says that all of it has arrived.

@@ -159,7 +159,7 @@ func (d directory) server(name string) string {
 	return Local
 }
 
-// sections are the tools of a request and how they are called, in the order of seed 002.
+// sections are the tools of a request and how they are called.
 func (f format) sections(req sdk.ModelRequest) []sdk.Section {
 	var local, remote []string
 	for _, t := range req.Tools {

@@ -21,7 +21,7 @@ var mark = []byte("\xffSEAL\x01")
 
 const (
 	nonceSize = chacha20poly1305.NonceSizeX
-	overhead  = 6 + 1 + maxKeyID + fingerprintSize + nonceSize + chacha20poly1305.Overhead
+	overhead  = 6 + 1 + wire.MaxKeyID + fingerprintSize + nonceSize + chacha20poly1305.Overhead
 )
 
 // An envelope fits into what stores keep beside an entry.
@@ -80,7 +80,7 @@ func (r *Keyring) open(p place, data []byte) ([]byte, *Error) {
 	if len(rest) > 0 {
 		size = int(rest[0])
 	}
-	if size == 0 || size > maxKeyID || len(rest) < 1+size+fingerprintSize+nonceSize {
+	if size == 0 || size > wire.MaxKeyID || len(rest) < 1+size+fingerprintSize+nonceSize {
 		e.Fault = FaultAltered
 		return nil, e
 	}

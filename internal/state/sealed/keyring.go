@@ -10,12 +10,12 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 
 	"golang.org/x/crypto/chacha20poly1305"
 
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // KeySize is the length of a key in bytes.
@@ -37,7 +37,7 @@ func ParseKey(text string) ([]byte, error) {
 			return key, checkKey(key)
 		}
 	}
-	return nil, sdk.Errorf(sdk.CodeConfig, "want %d bytes in base64, got %d characters that are none; make a key with: agentd keys new",
+	return nil, sdk.Errorf(sdk.CodeConfig, "want %d bytes in base64, got %d characters that are not base64; make a key with: agentd keys new",
 		KeySize, len(text))
 }
 
@@ -48,15 +48,10 @@ func checkKey(key []byte) error {
 	return nil
 }
 
-// maxKeyID is the longest id of a key in bytes: an envelope has room for it.
-const maxKeyID = 32
-
-var keyIDPattern = regexp.MustCompile(fmt.Sprintf(`^[A-Za-z0-9_-]{1,%d}$`, maxKeyID))
-
 // CheckKeyID reports whether id can name a key.
 func CheckKeyID(id string) error {
-	if !keyIDPattern.MatchString(id) {
-		return sdk.Errorf(sdk.CodeConfig, "key id %q: want 1 to %d of letters, digits, _ and -", id, maxKeyID)
+	if !wire.IsToken(id, wire.MaxKeyID) {
+		return sdk.Errorf(sdk.CodeConfig, "key id %q: want 1 to %d of letters, digits, _ and -", id, wire.MaxKeyID)
 	}
 	return nil
 }

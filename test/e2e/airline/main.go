@@ -18,9 +18,8 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
-	"agentd/internal/contracts"
-	"agentd/internal/llm/mockllm"
 	"agentd/sdk"
+	"agentd/test/e2e/recorded"
 )
 
 func main() {
@@ -37,11 +36,11 @@ func main() {
 }
 
 func serve(ctx context.Context, url, dir, tools string, approve bool) error {
-	records, err := mockllm.LoadTranscripts(dir)
+	records, err := recorded.LoadTranscripts(dir)
 	if err != nil {
 		return err
 	}
-	names, err := mockllm.LoadToolNames(tools)
+	names, err := recorded.LoadToolNames(tools)
 	if err != nil {
 		return err
 	}
@@ -52,7 +51,7 @@ func serve(ctx context.Context, url, dir, tools string, approve bool) error {
 	if err != nil {
 		return err
 	}
-	a := &airline{conn: conn, log: log, records: map[string]mockllm.Record{}}
+	a := &airline{conn: conn, log: log, records: map[string]recorded.Record{}}
 	for _, r := range records {
 		a.records[r.Run()] = r
 	}
@@ -70,7 +69,7 @@ func serve(ctx context.Context, url, dir, tools string, approve bool) error {
 type airline struct {
 	conn    *broker.Conn
 	log     *slog.Logger
-	records map[string]mockllm.Record
+	records map[string]recorded.Record
 }
 
 // handle answers one call.
@@ -145,7 +144,7 @@ func (a *airline) recorded(call wire.Event, step int) (eventType string, data an
 		}
 		next := record.Messages[i+1]
 		if next.Role == "user" {
-			return contracts.TypeConversationAnswered, map[string]any{
+			return sdk.TypeConversationAnswered, map[string]any{
 				"message": next.Text, "end": strings.HasSuffix(strings.TrimSpace(next.Text), endMarker),
 			}, nil
 		}

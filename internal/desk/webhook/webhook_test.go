@@ -1,4 +1,4 @@
-package hooks_test
+package webhook_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/desk"
-	"agentd/internal/desk/hooks"
+	"agentd/internal/desk/webhook"
 	"agentd/internal/harness"
 	"agentd/internal/requests"
 	"agentd/sdk"
@@ -68,8 +68,8 @@ func TestRun_TellsAtLeastOnceWhateverFails(t *testing.T) {
 	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: asker()}}, Model: sdktest.Script(sdktest.Ask(ask("one?"), ask("two?")), sdktest.Say("done")),
 	})
-	hook := hooks.Hook{URL: server.URL + "/hook?key=private", Key: []byte("s3cret")}
-	_, err := h.Conn().Provision(t.Context(), broker.Plan{Hooks: []broker.HookPlan{{Name: hook.Name(), Domains: []string{sdk.HumanDomain}}}})
+	target := webhook.Target{URL: server.URL + "/hook?key=private", Key: []byte("s3cret")}
+	_, err := h.Conn().Provision(t.Context(), broker.Plan{Webhooks: []broker.WebhookPlan{{Name: target.Name(), Domains: []string{sdk.HumanDomain}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,8 +88,8 @@ func TestRun_TellsAtLeastOnceWhateverFails(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			hooks.Run(ctx, hooks.Options{
-				Conn: h.Conn(), Desk: d, Hooks: []hooks.Hook{hook}, Logger: slog.New(slog.NewTextHandler(&log, nil)), Backoff: time.Millisecond,
+			webhook.Run(ctx, webhook.Options{
+				Conn: h.Conn(), Desk: d, Targets: []webhook.Target{target}, Logger: slog.New(slog.NewTextHandler(&log, nil)), Backoff: time.Millisecond,
 			})
 		}()
 		return func() {
@@ -104,7 +104,7 @@ func TestRun_TellsAtLeastOnceWhateverFails(t *testing.T) {
 	if id != second.Event.ID || one.header.Get("Idempotency-Key") != id || !strings.Contains(string(one.body), `"two?"`) {
 		t.Errorf("told of %s: %s; want the open question %s", id, one.body, second.Event.ID)
 	}
-	if want := hooks.Sign([]byte("s3cret"), id, stamp, one.body); one.header.Get("Webhook-Signature") != want {
+	if want := webhook.Sign([]byte("s3cret"), id, stamp, one.body); one.header.Get("Webhook-Signature") != want {
 		t.Errorf("the signature is %s; want %s", one.header.Get("Webhook-Signature"), want)
 	}
 	if strings.Contains(log.String(), "private") || !strings.Contains(log.String(), "502") {
@@ -145,8 +145,8 @@ func TestRun_RemindsUntilSomebodyDecides(t *testing.T) {
 		Agents: []sdk.Agent{{Spec: spec}},
 		Model:  sdktest.Script(sdktest.Ask(sdktest.Tool("ask_question", map[string]string{"question": "one?"})), sdktest.Say("done")),
 	})
-	hook := hooks.Hook{URL: server.URL, Key: []byte("s3cret")}
-	_, err := h.Conn().Provision(t.Context(), broker.Plan{Hooks: []broker.HookPlan{{Name: hook.Name(), Domains: []string{sdk.HumanDomain}}}})
+	target := webhook.Target{URL: server.URL, Key: []byte("s3cret")}
+	_, err := h.Conn().Provision(t.Context(), broker.Plan{Webhooks: []broker.WebhookPlan{{Name: target.Name(), Domains: []string{sdk.HumanDomain}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestRun_RemindsUntilSomebodyDecides(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		hooks.Run(ctx, hooks.Options{Conn: h.Conn(), Desk: d, Hooks: []hooks.Hook{hook}, Logger: slog.New(slog.DiscardHandler)})
+		webhook.Run(ctx, webhook.Options{Conn: h.Conn(), Desk: d, Targets: []webhook.Target{target}, Logger: slog.New(slog.DiscardHandler)})
 	}()
 	defer func() {
 		stop()
@@ -212,7 +212,7 @@ func next(t *testing.T, got <-chan told) told {
 // The vector was made with openssl dgst -sha256 -hmac.
 func TestSign_IsHMACOverIDTimeAndBody(t *testing.T) {
 	const want = "v1,tljsTWNMfy3jZ8mPGH4Ouz6TH7w8bAS8KKXHsgafKLU="
-	if got := hooks.Sign([]byte("s3cret"), "c1-0-x", "1790000000", []byte(`{"a":1}`)); got != want {
+	if got := webhook.Sign([]byte("s3cret"), "c1-0-x", "1790000000", []byte(`{"a":1}`)); got != want {
 		t.Errorf("the signature is %s; want %s", got, want)
 	}
 }
@@ -220,15 +220,15 @@ func TestSign_IsHMACOverIDTimeAndBody(t *testing.T) {
 // The example of the specification of Standard Webhooks, which its libraries verify.
 func TestSign_IsThatOfStandardWebhooks(t *testing.T) {
 	t.Parallel()
-	key, err := hooks.Key("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	key, err := webhook.Key("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {
 		t.Fatal(err)
 	}
 	const want = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
-	if got := hooks.Sign(key, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", []byte(`{"test": 2432232314}`)); got != want {
+	if got := webhook.Sign(key, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", []byte(`{"test": 2432232314}`)); got != want {
 		t.Errorf("the signature is %s, want %s", got, want)
 	}
-	if _, err := hooks.Key("whsec_not base64"); err == nil {
+	if _, err := webhook.Key("whsec_not base64"); err == nil {
 		t.Error("a secret that is not base64 is taken")
 	}
 }

@@ -1,9 +1,9 @@
-// Package hooks tells webhooks of what waits for people. Each has a consumer of its own on the stream of calls, so that
+// Package webhook tells webhooks of what waits for people. Each has a consumer of its own on the stream of calls, so that
 // every request is told of at least once, whatever is restarted, and one webhook that is away holds up no other.
 //
 // Requests are signed in the way of Standard Webhooks: webhook-id, webhook-timestamp and webhook-signature, which is
 // "v1," and the base64 of the HMAC-SHA256 of "<id>.<timestamp>.<body>".
-package hooks
+package webhook
 
 import (
 	"bytes"
@@ -33,24 +33,24 @@ import (
 	"agentd/sdk"
 )
 
-// Hook is one webhook.
-type Hook struct {
+// Target is one webhook.
+type Target struct {
 	URL string
 	// Key is what requests are signed with: see Key.
 	Key []byte
 }
 
-// Name is the hook's in the broker: it follows from the URL, so that a hook keeps its place in the stream.
-func (h Hook) Name() string {
-	sum := sha256.Sum256([]byte(h.URL))
+// Name is the webhook's in the broker: it follows from the URL, so that a webhook keeps its place in the stream.
+func (w Target) Name() string {
+	sum := sha256.Sum256([]byte(w.URL))
 	return hex.EncodeToString(sum[:8])
 }
 
 // place is the URL without what may be secret in it, for the log.
-func (h Hook) place() string {
-	u, err := url.Parse(h.URL)
+func (w Target) place() string {
+	u, err := url.Parse(w.URL)
 	if err != nil {
-		return h.Name()
+		return w.Name()
 	}
 	return u.Scheme + "://" + u.Host
 }
@@ -58,10 +58,10 @@ func (h Hook) place() string {
 // Options are what Run needs.
 type Options struct {
 	Conn *broker.Conn
-	// Desk is open for the domains of the hooks.
-	Desk   *desk.Desk
-	Hooks  []Hook
-	Logger *slog.Logger
+	// Desk is open for the domains of the webhooks.
+	Desk    *desk.Desk
+	Targets []Target
+	Logger  *slog.Logger
 	// Backoff is the first delay after a failure, which doubles up to longestBackoff; 0 is 1 s.
 	Backoff time.Duration
 }
@@ -71,11 +71,11 @@ const (
 	timeout        = 10 * time.Second
 	defaultBackoff = time.Second
 	longestBackoff = 5 * time.Minute
-	// slots is how many requests a hook gets at once.
+	// slots is how many requests a webhook gets at once.
 	slots = 4
 	// afterDue is how much later than a reminder is due its call comes again: never before it is.
 	afterDue = 100 * time.Millisecond
-	// mostFailed is of how many calls it is remembered how often the hook could not be told.
+	// mostFailed is of how many calls it is remembered how often the webhook could not be told.
 	mostFailed = 10_000
 	// maxAnswer is how much of a response is read, so that its connection can be used again.
 	maxAnswer = 16 << 10
@@ -84,7 +84,7 @@ const (
 // behind is how long a delivery waits for the desk to read as far. It may be away for long, as when it reaches no worker.
 var behind = retry.Pauses{First: 100 * time.Millisecond, Longest: 2 * time.Second}
 
-// Run tells the hooks until ctx ends.
+// Run tells the webhooks until ctx ends.
 func Run(ctx context.Context, o Options) {
 	if o.Backoff == 0 {
 		o.Backoff = defaultBackoff
@@ -97,25 +97,25 @@ func Run(ctx context.Context, o Options) {
 	}
 	defer client.CloseIdleConnections()
 	var running sync.WaitGroup
-	for _, h := range o.Hooks {
-		t := &teller{Options: o, client: client, hook: h, failed: map[stored]int{}}
+	for _, w := range o.Targets {
+		t := &teller{Options: o, client: client, target: w, failed: map[stored]int{}}
 		running.Go(func() {
 			o.Conn.Consume(ctx, broker.ConsumeOptions{
-				Consumers: o.Conn.AwaitReading(ctx, broker.HookConsumer(h.Name())), Slots: slots, Grace: timeout, Handle: t.handle,
+				Consumers: o.Conn.AwaitReading(ctx, broker.WebhookConsumer(w.Name())), Slots: slots, Grace: timeout, Handle: t.handle,
 			})
 		})
 	}
 	running.Wait()
 }
 
-// teller tells one hook.
+// teller tells one webhook.
 type teller struct {
 	Options
 	client *http.Client
-	hook   Hook
+	target Target
 
 	mu sync.Mutex
-	// failed counts how often in a row the hook could not be told of a call. How often it was delivered says less: it is given back while the
+	// failed counts how often in a row the webhook could not be told of a call. How often it was delivered says less: it is given back while the
 	// desk is behind, too.
 	failed map[stored]int
 }
@@ -126,13 +126,13 @@ type stored struct {
 	sequence uint64
 }
 
-// handle tells the hook of one call, and settles the delivery. One that people are to be reminded of comes again.
+// handle tells the webhook of one call, and settles the delivery. One that people are to be reminded of comes again.
 func (t *teller) handle(ctx context.Context, d broker.Delivery) {
 	var err error
 	told, next, failure := t.tell(ctx, d)
 	pause := t.noted(d, told, failure)
 	if failure != nil {
-		t.Logger.Warn("webhook could not be told; trying again", "webhook", t.hook.place(), "delay", pause, "error", failure)
+		t.Logger.Warn("webhook could not be told; trying again", "webhook", t.target.place(), "delay", pause, "error", failure)
 	}
 	switch {
 	case told && next > 0:
@@ -147,7 +147,7 @@ func (t *teller) handle(ctx context.Context, d broker.Delivery) {
 	}
 }
 
-// noted notes what came of a delivery, and returns for how long the hook is left alone with a call that it was not told of: because it could not
+// noted notes what came of a delivery, and returns for how long the webhook is left alone with a call that it was not told of: because it could not
 // be, or because the desk is behind.
 func (t *teller) noted(d broker.Delivery, told bool, failure error) time.Duration {
 	t.mu.Lock()
@@ -169,8 +169,8 @@ func (t *teller) noted(d broker.Delivery, told bool, failure error) time.Duratio
 	return retry.Pauses{First: t.Backoff, Longest: longestBackoff}.Nth(t.failed[at])
 }
 
-// tell reports whether nothing is left to be told now: the hook knows, or nobody waits any more. Without an error the desk is
-// behind. next is when the hook is to be reminded, in Unix milliseconds, or 0.
+// tell reports whether nothing is left to be told now: the webhook knows, or nobody waits any more. Without an error the desk is
+// behind. next is when the webhook is to be reminded, in Unix milliseconds, or 0.
 func (t *teller) tell(ctx context.Context, d broker.Delivery) (told bool, next int64, err error) {
 	subject, err := t.Conn.Subjects().Parse(d.Subject())
 	if err != nil {
@@ -194,14 +194,14 @@ func (t *teller) tell(ctx context.Context, d broker.Delivery) (told bool, next i
 	if err != nil {
 		return false, 0, fmt.Errorf("encode request %s: %w", detail.ID, err)
 	}
-	if err := post(ctx, t.client, t.hook, id, body); err != nil {
+	if err := post(ctx, t.client, t.target, id, body); err != nil {
 		return false, 0, err
 	}
 	return true, detail.NextReminder(), nil
 }
 
-func post(ctx context.Context, client *http.Client, h Hook, id string, body []byte) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, h.URL, bytes.NewReader(body))
+func post(ctx context.Context, client *http.Client, to Target, id string, body []byte) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to.URL, bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("make the request: %w", address.Failure(err))
 	}
@@ -210,7 +210,7 @@ func post(ctx context.Context, client *http.Client, h Hook, id string, body []by
 	r.Header.Set("Idempotency-Key", id)
 	r.Header.Set("Webhook-Id", id)
 	r.Header.Set("Webhook-Timestamp", stamp)
-	r.Header.Set("Webhook-Signature", Sign(h.Key, id, stamp, body))
+	r.Header.Set("Webhook-Signature", Sign(to.Key, id, stamp, body))
 	response, err := client.Do(r)
 	if err != nil {
 		return fmt.Errorf("post: %w", address.Failure(err))

@@ -1,4 +1,5 @@
-package mockllm
+// Package recorded reads conversations of a real model, for tests that play them again.
+package recorded
 
 import (
 	"bufio"
@@ -8,13 +9,15 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"agentd/internal/llm/mockllm"
 )
 
 // Record is a recorded conversation of a real model.
 type Record struct {
-	TaskID   int       `json:"task_id"`
-	Trial    int       `json:"trial"`
-	Messages []Message `json:"messages"`
+	TaskID   int               `json:"task_id"`
+	Trial    int               `json:"trial"`
+	Messages []mockllm.Message `json:"messages"`
 }
 
 // Run is what the subject of a run that plays r must end in.
@@ -69,23 +72,30 @@ func LoadToolNames(path string) ([]string, error) {
 	return names, nil
 }
 
-// TranscriptScript is the strict script of records: each answers the runs whose subject ends in Record.Run, and expects
+// Script is the strict script of records: each answers the runs whose subject ends in Record.Run, and expects
 // every tool result as {"result": <recorded content>}. Requests must offer exactly tools.
-func TranscriptScript(records []Record, tools []string) (*Script, error) {
-	script := &Script{}
-	for i, r := range records {
-		c := Conversation{Name: r.Run(), Match: Match{Run: r.Run()}, Tools: tools}
+func Script(records []Record, tools []string) (*mockllm.Script, error) {
+	script := &mockllm.Script{}
+	for _, r := range records {
+		c := mockllm.Conversation{Name: r.Run(), Match: mockllm.Match{Run: r.Run()}, Tools: tools}
 		for _, m := range r.Messages {
-			if m.Role == roleTool {
+			switch m.Role {
+			case "tool":
 				result, err := json.Marshal(map[string]string{"result": m.Text})
 				if err != nil {
 					return nil, fmt.Errorf("record %s: %w", r.Run(), err)
 				}
 				m.Text = string(result)
+			case "assistant":
+				reply := mockllm.Reply{Text: m.Text}
+				for _, call := range m.Calls {
+					reply.Calls = append(reply.Calls, mockllm.ReplyCall{Name: call.Name, Arguments: mockllm.Arguments(call.Arguments)})
+				}
+				c.Replies = append(c.Replies, reply)
 			}
 			c.Expect = append(c.Expect, m)
 		}
-		if !c.complete(i) {
+		if len(c.Replies) == 0 {
 			return nil, fmt.Errorf("record %s: the model says nothing", r.Run())
 		}
 		script.Conversations = append(script.Conversations, c)
