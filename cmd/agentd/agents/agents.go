@@ -12,7 +12,6 @@ import (
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/broker"
 	"agentd/internal/show"
-	"agentd/sdk"
 	"agentd/sdk/wire"
 )
 
@@ -139,22 +138,13 @@ func pauseCommand(a *cli.App) *cobra.Command {
 }
 
 func pause(ctx context.Context, a *cli.App, c *cli.Client, agent string, p broker.AgentPause) error {
-	if err := provisioned(ctx, c, agent); err != nil {
+	if err := c.CheckAgent(ctx, agent); err != nil {
 		return err
 	}
 	if err := c.PauseAgent(ctx, agent, p); err != nil {
 		return err
 	}
 	return printRow(ctx, a, c, agent)
-}
-
-// provisioned refuses an agent that nobody made consumers for: it is misspelt, as a rule.
-func provisioned(ctx context.Context, c *cli.Client, agent string) error {
-	known, err := c.HasConsumer(ctx, broker.AgentConsumers(agent)[0])
-	if err == nil && !known {
-		err = sdk.Errorf(sdk.CodeUnknownAgent, "the server has no consumers for agent %s; correct the name, or run: agentd provision", agent)
-	}
-	return err
 }
 
 func printRow(ctx context.Context, a *cli.App, c *cli.Client, agent string) error {
@@ -191,7 +181,7 @@ func resumeCommand(a *cli.App) *cobra.Command {
 }
 
 func resume(ctx context.Context, a *cli.App, c *cli.Client, agent string) error {
-	if err := provisioned(ctx, c, agent); err != nil {
+	if err := c.CheckAgent(ctx, agent); err != nil {
 		return err
 	}
 	woken, err := c.ResumeAgent(ctx, agent)

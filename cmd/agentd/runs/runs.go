@@ -178,35 +178,6 @@ type callCancelled struct {
 // cancelPatience is how long the command waits for the run's end. A model call in progress is not interrupted.
 const cancelPatience = 10 * time.Second
 
-// withStatus calls do with a connection and how far a run is.
-func withStatus(ctx context.Context, a *cli.App, run string, do func(*cli.Client, wire.RunStatus) error) error {
-	return a.WithClient(ctx, func(c *cli.Client) error {
-		status, err := locate(ctx, c, "", run)
-		if err != nil {
-			return err
-		}
-		return do(c, status)
-	})
-}
-
-// withExpected is withStatus of a run that may not have begun: where its agent is named, it is taken to begin yet, and to have been started
-// by whoever asks.
-func withExpected(ctx context.Context, a *cli.App, agent, run string, do func(*cli.Client, wire.RunStatus) error) error {
-	if agent == "" {
-		return withStatus(ctx, a, run, do)
-	}
-	return a.WithClient(ctx, func(c *cli.Client) error {
-		status, err := locate(ctx, c, agent, run)
-		if errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
-			status, err = wire.RunStatus{Run: run, Agent: agent, Initiator: c.Who()}, c.Gone(ctx, run)
-		}
-		if err != nil {
-			return err
-		}
-		return do(c, status)
-	})
-}
-
 func cancel(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus, reason string) error {
 	if s.Status == core.StatusDone {
 		return sdk.Errorf(sdk.CodeUnknownRun, "run %s is done already (%s)", s.Run, s.Reason)

@@ -141,9 +141,15 @@ func (f *follower) end(ctx context.Context) (event wire.Event, err error) {
 		if !cli.NotBegun(err) {
 			return wire.Event{}, err
 		}
-		refused, ended, err := f.conn.Ended(ctx, f.run.Agent, f.run.Key)
+		last, ended, err := f.conn.Ended(ctx, f.run.Agent, f.run.Key)
+		if err == nil && ended && cli.Refused(f.run.Agent, last) != nil {
+			init, err = f.conn.Waiting(ctx, f.run.Agent, f.run.Subject) // the name may have been given to another since
+			if init != "" {
+				continue
+			}
+		}
 		if ended || err != nil {
-			return refused, err
+			return last, err
 		}
 		if err := retry.Sleep(ctx, pauses.Next()); err != nil {
 			return wire.Event{}, fmt.Errorf("wait for run %s to begin: %w", f.run.Subject, err)
