@@ -32,8 +32,8 @@ func TestAgentsPause_NewRunsWaitUntilTheAgentIsResumed(t *testing.T) {
 	contains(t, out, "no runs")
 	out, _ = s.expect(cli.ExitOK, "doctor")
 	contains(t, out, "agent travel.desk is paused until it is resumed: its runs do not begin", "agentd agents resume travel.desk")
-	out, _ = s.expect(cli.ExitOK, "agents", "pause", "travel.desk", "--drain", "--for", "1h")
-	contains(t, out, "paused for another ", "1 run not begun, others go on")
+	out, _ = s.expect(cli.ExitOK, "agents", "pause", "travel.desk", "--drain", "--for", "2d")
+	contains(t, out, "paused for another 47h59m", "1 run not begun, others go on")
 
 	out, _ = s.expect(cli.ExitOK, "agents", "resume", "travel.desk")
 	if out != "resumed, and 0 runs woken\n" {

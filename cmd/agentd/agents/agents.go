@@ -132,7 +132,7 @@ func pauseCommand(a *cli.App) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&p.Drain, "drain", false, "let runs that have begun go on to their end")
-	cmd.Flags().DurationVar(&p.For, "for", broker.Endless, "how long")
+	cli.DurationVar(cmd.Flags(), &p.For, "for", broker.Endless, "how long")
 	cmd.Flags().Lookup("for").DefValue = ""
 	return cmd
 }

@@ -49,6 +49,7 @@ func Command(a *cli.App) *cobra.Command {
 	}
 	flags := cmd.PersistentFlags()
 	flags.StringSliceVar(&f.domains, "domain", nil, `domains to look at, "*" for all (default: approvals.domains, else human.interaction)`)
+	cli.Narrow(flags, "domain")
 	flags.StringVar(&f.key, "key", "", "PEM file with the Ed25519 key to sign decisions with (default: approvals.key)")
 	cmd.AddCommand(
 		listCommand(a, &f), showCommand(a, &f), approveCommand(a, &f), denyCommand(a, &f), editCommand(a, &f),

@@ -300,6 +300,6 @@ func resultText(data json.RawMessage) string {
 func AddFlags(cmd *cobra.Command, o *Options) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.answers, "answer", nil, "answer to the next question of the run (repeatable)")
-	flags.DurationVar(&o.timeout, "timeout", 0, "stop following after this long, such as 30s (0: never)")
+	cli.DurationVar(flags, &o.timeout, "timeout", 0, "stop following after this long, such as 30s (0: never)")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
 }
