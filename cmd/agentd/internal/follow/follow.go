@@ -55,7 +55,7 @@ func New(a *cli.App, conn *cli.Client, run Run, o Options) *follower {
 	}
 	d := &answerer{
 		a: a, client: conn.Speaking(cli.Source), progress: p, run: run, answers: o.answers,
-		lines: terminal(a), asked: make(chan struct{}, 1), answered: map[string]bool{},
+		lines: terminal(a), asked: make(chan struct{}, 1), answered: map[string]bool{}, unsent: map[string]string{},
 	}
 	return &follower{a: a, conn: conn, run: run, o: o, Progress: p, desk: d}
 }
@@ -300,6 +300,7 @@ func resultText(data json.RawMessage) string {
 func AddFlags(cmd *cobra.Command, o *Options) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.answers, "answer", nil, "answer to the next question of the run (repeatable)")
+	cli.Filled(flags, "answer")
 	cli.DurationVar(flags, &o.timeout, "timeout", 0, "stop following after this long, such as 30s (0: never)")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
 }
