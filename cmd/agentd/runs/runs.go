@@ -155,17 +155,11 @@ func addAgent(cmd *cobra.Command, agent *string) {
 
 func cancelCall(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus, call, reason string) error {
 	done, err := c.Speaking(cli.Source).CancelCall(ctx, client.Run{Agent: s.Agent, Name: s.Run}, call, reason)
-	if err != nil {
-		return err
+	text := "cancelled"
+	if !done {
+		text = "cancel requested; the call had its result before, or a worker has not handled it yet (see agentd runs show)"
 	}
-	return a.Print(callCancelled{s.Run, call, done}, func(w io.Writer) error {
-		text := "cancelled"
-		if !done {
-			text = "cancel requested; the call had its result before, or a worker has not handled it yet (see agentd runs show)"
-		}
-		_, err := fmt.Fprintln(w, text)
-		return err
-	})
+	return tell(a, err, callCancelled{s.Run, call, done}, text)
 }
 
 // callCancelled is a call that somebody wanted cancelled; Cancelled says that it is by now.
@@ -193,7 +187,14 @@ func cancel(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus, re
 		if problem := notCancelled(s.Run, err); problem != nil {
 			return problem
 		}
-		return printCancelled(a, cancelled{s.Run, true}, "cancelled")
+		return tell(a, nil, cancelled{s.Run, true}, "cancelled")
+	}
+	text := "cancel requested; the run ends when a worker has handled it"
+	if s.Status == "" {
+		text = "cancel requested; the run has not begun, and the cancel waits two minutes for it"
+	}
+	if ctx.Err() != nil {
+		return tell(a, client.ErrStored, cancelled{s.Run, false}, text+lookLater)
 	}
 	why, err := c.Refusal(ctx, wire.ControlCancel, s.Agent, wire.NewRunKey(s.Run), who, "")
 	if why != nil {
@@ -202,11 +203,7 @@ func cancel(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus, re
 	if err != nil && !cli.NotPermitted(err) {
 		return err
 	}
-	text := "cancel requested; the run ends when a worker has handled it"
-	if s.Status == "" {
-		text = "cancel requested; the run has not begun, and the cancel waits two minutes for it"
-	}
-	return printCancelled(a, cancelled{s.Run, false}, text+lookLater)
+	return tell(a, nil, cancelled{s.Run, false}, text+lookLater)
 }
 
 // notCancelled is what keeps a run from having been cancelled for which err was waited: it has ended otherwise, or nothing is known of it.
@@ -221,13 +218,6 @@ func notCancelled(run string, err error) error {
 		return sdk.Errorf(sdk.CodeUnknownRun, "run %s ended before it was cancelled (%s)", run, wire.ReasonCompleted)
 	}
 	return err
-}
-
-func printCancelled(a *cli.App, of cancelled, text string) error {
-	return a.Print(of, func(w io.Writer) error {
-		_, err := fmt.Fprintln(w, text)
-		return err
-	})
 }
 
 // cancelled is a run that was cancelled; Ended says that it has ended by now.

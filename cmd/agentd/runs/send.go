@@ -2,6 +2,7 @@ package runs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -53,17 +54,26 @@ func send(ctx context.Context, a *cli.App, c *cli.Client, agent string, urgent b
 		say = speaking.SendUrgent
 	}
 	heard, err := say(ctx, client.Run{Agent: status.Agent, Name: run}, text)
-	if err != nil {
+	answer := "the run has the message"
+	if !heard {
+		answer = "sent; the run gets the message when a worker has handled it" + lookLater
+	}
+	return tell(a, err, sent{run, heard}, answer)
+}
+
+// tell prints what became of a request, also of one that is stored and was not waited for, which a person interrupted. err is that of the request.
+func tell(a *cli.App, err error, became any, text string) error {
+	if err != nil && !errors.Is(err, client.ErrStored) {
 		return err
 	}
-	return a.Print(sent{run, heard}, func(w io.Writer) error {
-		answer := "the run has the message"
-		if !heard {
-			answer = "sent; the run gets the message when a worker has handled it" + lookLater
-		}
-		_, err := fmt.Fprintln(w, answer)
+	printing := a.Print(became, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, text)
 		return err
 	})
+	if printing == nil && err != nil {
+		return cli.Exit(cli.ExitInterrupted)
+	}
+	return printing
 }
 
 // lookLater is where it says what became of a request that no worker has handled yet, and may refuse.

@@ -47,7 +47,7 @@ const (
 	ExitUsage       = 2   // wrong flags, arguments or configuration
 	ExitRun         = 3   // the run ended with an error event
 	ExitFindings    = 4   // check, doctor or reconcile found what is not in order
-	ExitInterrupted = 130 // interrupted, and nothing was changed: what was followed goes on
+	ExitInterrupted = 130 // interrupted: what was followed goes on, and what was stored before is done
 )
 
 // program is what the command calls itself.
