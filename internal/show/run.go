@@ -97,7 +97,7 @@ func RowOf(e *core.Entry) RunRow {
 func RowOfStatus(s wire.RunStatus) RunRow {
 	return RunRow{
 		Run: s.Run, Agent: s.Agent, Status: s.Status, Reason: s.Reason, Code: s.Code, Updated: s.Updated, Revision: s.Revision,
-		Waiting: waitingIn(s), Purged: s.Purged,
+		Waiting: waitingIn(s), Parked: s.Parked, Paused: s.Paused, Purged: s.Purged,
 	}
 }
 

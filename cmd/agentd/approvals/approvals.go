@@ -121,12 +121,10 @@ func listCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withDesk(cmd.Context(), a, f, func(d *deskClient) error {
 				items := d.Marked(cmd.Context(), d.List())
-				return a.Print(items, func(w io.Writer) error {
-					if n := d.Omitted(); n > 0 {
-						fmt.Fprintf(a.Err, "%s more are open; decide some of these first\n", show.Count(n, "request"))
-					}
-					return show.Requests(w, items, cli.Columns(a.Out))
-				})
+				if n := d.Omitted(); n > 0 {
+					fmt.Fprintf(a.Err, "%s more are open; decide some of these first\n", show.Count(n, "request"))
+				}
+				return a.Print(items, func(w io.Writer) error { return show.Requests(w, items, cli.Columns(a.Out)) })
 			})
 		},
 	}

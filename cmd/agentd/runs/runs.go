@@ -109,15 +109,11 @@ func listRefused(ctx context.Context, a *cli.App, c *cli.Client, agent string, l
 }
 
 func printRows(a *cli.App, rows []show.RunRow, more bool) error {
-	return a.Print(rows, func(w io.Writer) error {
-		if err := show.Runs(w, rows, cli.Columns(w)); err != nil {
-			return err
-		}
-		if more {
-			fmt.Fprintln(a.Err, "there are more; see --limit")
-		}
-		return nil
-	})
+	err := a.Print(rows, func(w io.Writer) error { return show.Runs(w, rows, cli.Columns(w)) })
+	if more {
+		fmt.Fprintln(a.Err, "there are more; see --limit")
+	}
+	return err
 }
 
 func cancelCommand(a *cli.App) *cobra.Command {

@@ -64,5 +64,5 @@ func showRun(ctx context.Context, a *cli.App, c *cli.Client, store runner.Store,
 }
 
 func printDetails(a *cli.App, d show.RunDetails) error {
-	return a.Print(d, func(w io.Writer) error { return d.Write(w, cli.Columns(w), a.Verbose) })
+	return a.Print(d, func(w io.Writer) error { return d.Write(w, cli.Columns(w), a.Verbose, a.CommandLine) })
 }

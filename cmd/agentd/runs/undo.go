@@ -119,7 +119,7 @@ func printUndone(a *cli.App, u undone) error {
 		case requested:
 			text = "requested; a worker takes the run up when one can" + lookLater
 		case goingOn:
-			text = "going on; see agentd runs follow " + show.ShellQuote(u.Run)
+			text = "going on; see " + a.CommandLine("runs", "follow", u.Run)
 		}
 		if _, err := fmt.Fprintln(w, text); err != nil {
 			return err
