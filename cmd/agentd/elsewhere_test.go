@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"testing"
 
 	"agentd/cmd/agentd/internal/cli"
@@ -51,6 +52,11 @@ func TestRunsCancel_OfAnotherAgentByAClient(t *testing.T) {
 	g.request("one")
 	_, problem := g.expect(cli.ExitFailure, "runs", "cancel", "one", "--agent", "second", "--nats", g.url("shop"))
 	contains(t, problem, "agentd: run one is one of agent clerk\n")
+
+	none := filepath.Join(t.TempDir(), "agentd.yaml")
+	write(t, none, "identity: required\n")
+	_, problem = (&system{t: t, config: none, data: t.TempDir()}).expect(cli.ExitUsage, "runs", "list", "--nats", g.url("shop"))
+	contains(t, problem, "this user may not read the store of runs, and no agents are configured whose workers could be asked; name their configuration with --config")
 }
 
 // The name of a run that was refused may be given to another: that one is waited for, and cancelled.

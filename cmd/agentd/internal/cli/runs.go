@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"agentd/internal/index"
 	"agentd/internal/index/find"
 	"agentd/internal/runner"
+	"agentd/internal/setup"
 	"agentd/internal/show"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -93,7 +95,7 @@ func (c *Client) RefusedRuns(ctx context.Context, agent string) ([]show.RunRow, 
 			address, err := c.Subjects().Parse(d.Subject())
 			event, unread := wire.DecodeEvent(d.Headers(), d.Data())
 			if err == nil && unread == nil {
-				if row, refused := show.RefusedRow(address.Agent, event, d.Received()); refused {
+				if row, refused := show.RefusedRow(c.agentNamed(address.Agent, event.Type), event, d.Received()); refused {
 					rows = append(rows, row)
 				}
 			}
@@ -106,11 +108,26 @@ func (c *Client) RefusedRuns(ctx context.Context, agent string) ([]show.RunRow, 
 	return rows, err
 }
 
+// agentNamed is the name of the agent with a subject token: that of a configured one, else of the contract of what it publishes, which is the agent's
+// where it has none of its own. What neither says stays the token.
+func (c *Client) agentNamed(token, eventType string) string {
+	ofType := strings.TrimSuffix(strings.TrimPrefix(eventType, "sys."), ".error")
+	for _, name := range append(setup.AgentNames(c.Config), ofType) {
+		if wire.NameToken(name) == token {
+			return name
+		}
+	}
+	return token
+}
+
 // shownRuns are the runs of the configured agents that workers show this user.
 func (c *Client) shownRuns(ctx context.Context, f index.Filter, limit int) (found find.Found, err error) {
 	if f.Uses(find.Untold...) {
 		return found, sdk.Errorf(sdk.CodePermissionDenied,
 			"this user may not read the store of runs, and workers do not tell what the filter asks for; ask for the status, agent, reason or tags, or use the operator's user")
+	}
+	if len(c.Config.Agents) == 0 {
+		return found, sdk.Errorf(sdk.CodeConfig, "this user may not read the store of runs, and no agents are configured whose workers could be asked; name their configuration with --config")
 	}
 	asking, now := c.Speaking(Source), time.UnixMilli(c.Now())
 	for i := range c.Config.Agents {
