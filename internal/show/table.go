@@ -83,7 +83,7 @@ func tableLine(titles []string, widths []int, row []string, indent string, colum
 }
 
 // nameColumns are the titles of columns that have names.
-var nameColumns = []string{"RUN", "AGENT", "DOMAIN", "PRINCIPAL", "TOOL"}
+var nameColumns = []string{"RUN", "AGENT", "DOMAIN", "PRINCIPAL", "TOOL", "TYPE"}
 
 // cut is how the cells of a column are made shorter: names in their middle, as what is alike in front often differs in the end.
 func cut(title string) func(text string, n int) string {
@@ -98,7 +98,7 @@ func cut(title string) func(text string, n int) string {
 var shrinkable = []struct {
 	titles []string
 	least  int
-}{{nameColumns, 24}, {[]string{"STATUS", "ASKS", "REASON"}, 16}, {nameColumns, 12}}
+}{{nameColumns, 24}, {[]string{"STATUS", "ASKS", "REASON", "VERSIONS"}, 16}, {nameColumns, 12}}
 
 // narrow takes from the widths of columns what a line of them has too much, in a group first from the widest. It returns what is too much even
 // then. The last column has leastRoom, or what it needs.

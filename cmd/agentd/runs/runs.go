@@ -42,7 +42,7 @@ func listCommand(a *cli.App) *cobra.Command {
 		Use:   "list [FILTER]",
 		Short: "List runs, those that changed last first",
 		Long: "list asks whoever has the index of runs, such as a console, and otherwise reads the store of runs, so it works without a\n" +
-			"worker. Who may not read it is shown the runs that they started, by the workers of the configured agents.\n\n" +
+			"worker. Whoever may not read it is shown the runs that they started, by the workers of the configured agents.\n\n" +
 			"FILTER is of conditions such as status:waiting waits:permission tag.tenant:acme changed>-1h -reason:completed \"lisbon\";\n" +
 			"the flags are short forms of some. Put it in quotes: a shell reads > and \" itself.",
 		Example: "  agentd runs list --status waiting\n  agentd runs list --failed --since 24h\n" +

@@ -92,15 +92,17 @@ func Exit(code int) error { return &exitError{code: code} }
 // App is what all commands share.
 type App struct {
 	Streams
-	// output is "text" or "json".
+	// Output is "text" or "json", of some commands also "yaml".
 	Output string
-	// config and data are the paths of agentd.yaml and of the embedded server's folder; configGiven says that the first
-	// is not the default.
+	// Config and Data are the paths of agentd.yaml and of the embedded server's folder; ConfigGiven says that the first
+	// was named.
 	Config, Data string
 	ConfigGiven  bool
-	NATS, redis  string
+	// NATS and redis are URLs; empty are those of the environment, or of the configuration.
+	NATS, redis string
 	// As is the principal that was named; empty is found out.
-	As      string
+	As string
+	// Verbose logs more, and shows texts in full.
 	Verbose bool
 	// begun is set when a command's own code runs.
 	begun bool
