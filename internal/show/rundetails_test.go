@@ -64,15 +64,18 @@ func TestRunDetails_OfAStatusSayWhyARunDoesNotGoOn(t *testing.T) {
 	}{
 		"paused": {
 			wire.RunStatus{Status: wire.StatusWaiting, Started: 1, Paused: &wire.Pause{At: 1, Reason: "look first"}},
-			" look first\n", "waiting, paused", []string{`"paused":{"at":1,"reason":"look first"}`, `"started":1,`, `"messages":[]`, `"journal":[]`},
+			" look first\n", "waiting, paused",
+			[]string{`"paused":{"at":1,"reason":"look first"}`, `"started":1,`, `"messages":[]`, `"journal":[]`},
 		},
 		"parked": {
 			wire.RunStatus{Status: wire.StatusWaiting, Started: 1, Parked: parked},
-			"no route to host (model_failed, try 2)\n", "no route to host", []string{`"parked":{"why":"model"`},
+			"no route to host (model_failed, try 2)\n", "no route to host",
+			[]string{`"parked":{"why":"model"`},
 		},
 		"purged": {
 			wire.RunStatus{Status: wire.StatusDone, Reason: wire.ReasonCompleted, Started: 1, Purged: 2, Revision: 7},
-			": 7 entries\n", "done (completed), history removed", []string{`"purged":{"at":2,"rev":7,"digest":""}`},
+			": 7 entries\n", "done (completed), history removed",
+			[]string{`"purged":{"at":2,"rev":7,"digest":""}`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -49,7 +49,7 @@ func watch(ctx context.Context, a *cli.App, d *deskClient) error {
 			return fmt.Errorf("what waits for people can be read no more: %w", failed.error)
 		}
 		if err != nil {
-			return nil //nolint:nilerr // it was interrupted
+			return nil // it was interrupted
 		}
 		if !ok {
 			fmt.Fprintln(a.Err, "agentd: there were more changes than can be shown")

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"agentd/internal/days"
 	"agentd/internal/strict"
 )
 
@@ -62,7 +61,7 @@ func (d *duration) String() string {
 	if *d == 0 {
 		return "0"
 	}
-	return days.Text(time.Duration(*d))
+	return time.Duration(*d).String()
 }
 
 // Type implements pflag.Value.

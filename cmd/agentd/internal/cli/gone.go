@@ -94,11 +94,10 @@ func (c *Client) Waiting(ctx context.Context, agent, run string) (init string, e
 		start := c.Subjects().Start(agent)
 		for _, filter := range []string{start, start + ".*"} { // of nobody, and of principals
 			err := c.Scan(ctx, broker.ZoneStart, filter, floor+1, func(m broker.Stored) (more bool, err error) {
-				event, err := wire.DecodeEvent(m.Headers, m.Data)
-				if err != nil || event.Subject != run {
-					return true, nil // what cannot be read begins nothing
+				token := initToken(m, run)
+				if token == "" {
+					return true, nil
 				}
-				token := wire.InitToken(event.Source, event.ID)
 				answered, err := c.Published(ctx, c.Subjects().Done(agent, wire.NewRunKey(run), token))
 				if err == nil && !answered {
 					init = token
@@ -115,6 +114,15 @@ func (c *Client) Waiting(ctx context.Context, agent, run string) (init string, e
 		return "", fmt.Errorf("look for init events of run %q: %w", run, err)
 	}
 	return init, nil
+}
+
+// initToken is that of an init event of a run; empty is another message, or one that cannot be read and begins nothing.
+func initToken(m broker.Stored, run string) string {
+	event, err := wire.DecodeEvent(m.Headers, m.Data)
+	if err != nil || event.Subject != run {
+		return ""
+	}
+	return wire.InitToken(event.Source, event.ID)
 }
 
 // lost is the error about a run without a journal that had begun, as the broker knows by its timer.

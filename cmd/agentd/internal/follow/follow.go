@@ -142,11 +142,11 @@ func (f *follower) end(ctx context.Context) (event wire.Event, err error) {
 			return wire.Event{}, err
 		}
 		last, ended, err := f.conn.Ended(ctx, f.run.Agent, f.run.Key)
-		if err == nil && ended && cli.Refused(f.run.Agent, last) != nil {
-			init, err = f.conn.Waiting(ctx, f.run.Agent, f.run.Subject) // the name may have been given to another since
-			if init != "" {
-				continue
-			}
+		if err == nil {
+			init, err = f.anew(ctx, last)
+		}
+		if init != "" {
+			continue
 		}
 		if ended || err != nil {
 			return last, err
@@ -156,6 +156,14 @@ func (f *follower) end(ctx context.Context) (event wire.Event, err error) {
 		}
 	}
 	return f.conn.WaitDone(ctx, f.run.Agent, f.run.Key, init)
+}
+
+// anew is the token of the init event that waits after one of the same name was refused, as last says; empty is that there is none.
+func (f *follower) anew(ctx context.Context, last wire.Event) (init string, err error) {
+	if cli.Refused(f.run.Agent, last) == nil {
+		return "", nil
+	}
+	return f.conn.Waiting(ctx, f.run.Agent, f.run.Subject)
 }
 
 // begins is how soon it is looked again whether a run has begun.
