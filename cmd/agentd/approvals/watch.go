@@ -28,8 +28,16 @@ func watchCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 	}
 }
 
+// watched is a desk.Desk as far as it is watched.
+type watched interface {
+	List() []requests.Item
+	Number() uint64
+	Changes(ctx context.Context, after uint64) (changes []requests.Change, ok bool, err error)
+	Failed() <-chan error
+}
+
 // watch prints changes until ctx ends, beginning with what is open. It fails when the desk can read no more.
-func watch(ctx context.Context, a *cli.App, d *deskClient) error {
+func watch(ctx context.Context, a *cli.App, d watched) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	go func() {

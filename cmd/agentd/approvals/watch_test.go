@@ -3,47 +3,51 @@ package approvals
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
 	"agentd/cmd/agentd/internal/cli"
-	"agentd/internal/broker"
-	"agentd/internal/desk"
-	"agentd/internal/harness"
-	"agentd/sdk"
-	"agentd/sdk/sdktest"
-	"agentd/sdk/wire"
+	"agentd/internal/requests"
 )
 
-// A desk that can read no more is not watched for ever; who interrupts it has seen what there was.
+// still is a desk at which nothing changes any more.
+type still struct{ failed chan error }
+
+func (still) Number() uint64 { return 0 }
+
+func (still) List() []requests.Item { return []requests.Item{{ID: "c1-0", Agent: "clerk", Run: "one"}} }
+
+func (still) Changes(ctx context.Context, _ uint64) ([]requests.Change, bool, error) {
+	<-ctx.Done()
+	return nil, true, ctx.Err()
+}
+
+func (d still) Failed() <-chan error { return d.failed }
+
+// A desk that can read no more is not watched for ever, and whoever interrupts it has not failed.
 func TestWatch_EndsWithItsDesk(t *testing.T) {
-	agent := sdk.AgentSpec{
-		Name: "clerk", Version: "1.0.0", Model: sdk.ModelSpec{Provider: "test", Name: "scripted", ContextWindow: 200_000},
-		Contract: sdk.Contract{URI: "#/test/clerk", Type: "clerk", Versions: map[string]sdk.ContractVersion{"1.0.0": {
-			Accepts: []byte(`{"type":"object"}`), Emits: map[string]json.RawMessage{"clerk.done": []byte(`{"type":"object"}`)},
-		}}},
-	}
-	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{{Spec: agent}}, Model: sdktest.Script()})
-	conn, err := broker.Connect(t.Context(), broker.ConnectOptions{InProcess: h, Subjects: wire.DefaultSubjects()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := desk.Open(t.Context(), desk.Options{Conn: conn})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(d.Close)
-	a := &cli.App{Streams: cli.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}}
+	t.Parallel()
 	interrupted, interrupt := context.WithCancel(t.Context())
 	interrupt()
-	if err := watch(interrupted, a, &deskClient{Desk: d}); err != nil {
-		t.Errorf("interrupted, it ends with %v", err)
-	}
-	if err := conn.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := watch(t.Context(), a, &deskClient{Desk: d}); err == nil || !strings.HasPrefix(err.Error(), "what waits for people can be read no more: ") {
-		t.Errorf("it ends with %v", err)
+	for name, c := range map[string]struct {
+		ctx    context.Context
+		failed chan error
+		want   string
+	}{
+		"interrupted": {interrupted, make(chan error), ""},
+		"failed":      {t.Context(), make(chan error, 1), "what waits for people can be read no more: no rights"},
+	} {
+		if c.want != "" {
+			c.failed <- errors.New("no rights")
+		}
+		var out bytes.Buffer
+		got := ""
+		if err := watch(c.ctx, &cli.App{Streams: cli.Streams{Out: &out, Err: &bytes.Buffer{}}}, still{c.failed}); err != nil {
+			got = err.Error()
+		}
+		if got != c.want || !strings.Contains(out.String(), "clerk") {
+			t.Errorf("%s: it ends with %q, want %q, and prints %q", name, got, c.want, out.String())
+		}
 	}
 }
