@@ -13,7 +13,7 @@ func TestAgentsPause_NewRunsWaitUntilTheAgentIsResumed(t *testing.T) {
 	s := startDev(t, filepath.Join(example, "agentd.yaml"), filepath.Join(example, "script.yaml"))
 	s.serve()
 	out, _ := s.expect(cli.ExitOK, "agents", "list")
-	if out != "AGENT        STATE\ntravel.desk  serves\n" {
+	if out != "AGENT        STATE\ntravel.desk  serves: 0 runs not begun\n" {
 		t.Errorf("list prints %q", out)
 	}
 	_, problem := s.expect(cli.ExitFailure, "agents", "pause", "travel.dask")
@@ -32,8 +32,8 @@ func TestAgentsPause_NewRunsWaitUntilTheAgentIsResumed(t *testing.T) {
 	contains(t, out, "no runs")
 	out, _ = s.expect(cli.ExitOK, "doctor")
 	contains(t, out, "agent travel.desk is paused until it is resumed: its runs do not begin", "agentd agents resume travel.desk")
-	out, _ = s.expect(cli.ExitOK, "agents", "pause", "travel.desk", "--drain", "--for", "1h")
-	contains(t, out, "paused for another ", "1 run not begun, others go on")
+	out, _ = s.expect(cli.ExitOK, "agents", "pause", "travel.desk", "--drain", "--for", "2d")
+	contains(t, out, "paused for another 47h59m", "1 run not begun, others go on")
 
 	out, _ = s.expect(cli.ExitOK, "agents", "resume", "travel.desk")
 	if out != "resumed, and 0 runs woken\n" {
@@ -41,6 +41,23 @@ func TestAgentsPause_NewRunsWaitUntilTheAgentIsResumed(t *testing.T) {
 	}
 	s.waitingFor("trip", "ask_question")
 	s.expect(cli.ExitOK, "runs", "follow", "trip", "--answer", "Yes")
+}
+
+// An agent that nobody serves is not said to be served, whether it is paused or not, and what waits for it is counted.
+func TestAgentsList_SaysThatThereIsNoWorker(t *testing.T) {
+	s, nc := provisioned(t)
+	nats := []string{"--nats", nc.ConnectedUrl()}
+	s.expect(cli.ExitOK, append([]string{"run", "travel.desk", "-m", "Lisbon", "-d"}, nats...)...)
+	out, _ := s.expect(cli.ExitOK, append([]string{"agents", "list"}, nats...)...)
+	if out != "AGENT        STATE\ntravel.desk  no worker: 1 run not begun\n" {
+		t.Errorf("list prints %q", out)
+	}
+	out, _ = s.expect(cli.ExitOK, append([]string{"agents", "pause", "travel.desk"}, nats...)...)
+	if out != "paused, no worker: 1 run not begun, 0 wait\n" {
+		t.Errorf("pause prints %q", out)
+	}
+	out, _ = s.expect(cli.ExitOK, append([]string{"agents", "list", "-o", "json"}, nats...)...)
+	contains(t, out, `"unserved": true`, `"new": 1`)
 }
 
 // An operator of generated accounts pauses an agent, and nobody else: on one server and on three.

@@ -172,6 +172,13 @@ func TestApprovals_EscalationIsShownAndLogged(t *testing.T) {
 	_, problem := s.expect(cli.ExitFailure, "approvals", "approve", items[0].Short)
 	contains(t, problem, "with --domain '*' for all domains")
 	s.expect(cli.ExitOK, "approvals", "deny", items[0].Short, "--domain", "the.boss", "--reason", "no")
+	all, _ := s.expect(cli.ExitOK, "approvals", "log", "-o", "json")
+	for domain, want := range map[string]string{"the.boss": all, "*": all, "the.cook": "[]\n"} {
+		if log, _ := s.expect(cli.ExitOK, "approvals", "log", "--domain", domain, "-o", "json"); log != want || len(all) < 100 {
+			t.Errorf("the log of %s is\n%s\nwant\n%s", domain, log, want)
+		}
+	}
+	s.expect(cli.ExitUsage, "approvals", "grants", "--domain", "the.boss")
 	out, _ = s.expect(cli.ExitOK, "approvals", "log", "late")
 	contains(t, out, "escalated  pay   nobody decided in time; the.boss is asked", "deny call: no")
 }

@@ -81,7 +81,7 @@ func TestRunsPurge_RemovesWhatARunDid(t *testing.T) {
 	_, problem = s.expect(cli.ExitUsage, "runs", "purge", "--filter", "colour:red")
 	contains(t, problem, `the key "colour" is not known`)
 	out, _ = s.expect(cli.ExitOK, "runs", "purge", "--filter", "run:*")
-	contains(t, out, "verb    purge", "runs    1\n        one\n", "begin   agentd bulk continue ", " --yes 1")
+	contains(t, out, "verb    purge", "runs    1\n        one\n", "begin   agentd -c "+s.config+" --data "+s.data+" bulk continue ", " --yes 1\n")
 	out, _ = s.expect(cli.ExitOK, "runs", "show", "one", "--verbose")
 	contains(t, out, "xyzzy") // nothing is done before somebody says how many
 	out, _ = s.expect(cli.ExitOK, "runs", "purge", "one", "--yes")

@@ -102,6 +102,8 @@ func TestDLQ_IsListedShownRedrivenAndDropped(t *testing.T) {
 	s.letters(2, "--after", "1")
 	_, more := s.expect(cli.ExitOK, "dlq", "list", "--limit", "2")
 	contains(t, more, "go on with: --after 2")
+	_, more = s.expect(cli.ExitOK, "dlq", "list", "--limit", "2", "-o", "json")
+	contains(t, more, "go on with: --after 2")
 
 	out, _ = s.expect(cli.ExitOK, "dlq", "show", "1")
 	contains(t, out, "invalid_event", "message 1 of AGENTD_START", "not an event", "{not json", "must send it anew", "cannot be redriven")
@@ -110,7 +112,8 @@ func TestDLQ_IsListedShownRedrivenAndDropped(t *testing.T) {
 	out, _ = s.expect(cli.ExitOK, "dlq", "show", "2", "--secrets")
 	contains(t, out, `"password": "hunter2"`)
 	out, _ = s.expect(cli.ExitOK, "dlq", "show", "3")
-	contains(t, out, "talk (waiting)", "$.message: expected", "answers      "+call, `"text": "wrong"`, "agentd dlq redrive 3")
+	contains(t, out, "talk (waiting)", "$.message: expected", "answers      "+call, `"text": "wrong"`,
+		"  agentd -c "+s.config+" --data "+s.data+" dlq redrive 3\n", "  agentd -c "+s.config+" --data "+s.data+" dlq drop 3 --yes\n")
 	out, _ = s.expect(cli.ExitOK, "dlq", "show", "3", "-o", "json")
 	contains(t, out, `"reason": "contract_violation"`, `"run_status": "waiting"`, `"advice"`)
 

@@ -10,19 +10,7 @@ import (
 
 // Runs that ended by a limit go on when they are retried: those that are named, or that ended for a reason, or lately.
 func TestRunsRetry_TakesUpRunsThatEnded(t *testing.T) {
-	dir := t.TempDir()
-	config, script := filepath.Join(dir, "agentd.yaml"), filepath.Join(dir, "script.yaml")
-	write(t, config, `agents:
-  - name: planner
-    model: {name: gpt-4o-mini}
-    tools: {builtin: [update_plan]}
-    stop: {interactions: 1}
-`)
-	write(t, script, `conversations:
-  - replies:
-      - calls: [{name: update_plan, arguments: {goal: "Lisbon", steps: [{text: "fly", status: pending}]}}]
-      - {text: '{"response": "Planned."}'}
-`)
+	config, script := coldProject(t, "")
 	s := startDev(t, config, script)
 	for _, name := range []string{"one", "two", "three"} {
 		_, problem := s.expect(cli.ExitRun, "run", "planner", "-m", "Lisbon", "--subject", name)
@@ -33,6 +21,11 @@ func TestRunsRetry_TakesUpRunsThatEnded(t *testing.T) {
 	for flag, want := range map[string]string{"--tag=tenant=": "--tag tenant=: it has no value", "--since=-1h": `--since: "-1h" is not a duration`} {
 		_, problem = s.expect(cli.ExitUsage, "runs", "retry", "--agent", "planner", flag)
 		contains(t, problem, want)
+	}
+
+	for _, format := range []string{cli.OutputText, cli.OutputJSON} {
+		_, problem = s.expect(cli.ExitOK, "runs", "list", "--limit", "2", "-o", format)
+		contains(t, problem, "there are more; see --limit")
 	}
 
 	out, _ := s.expect(cli.ExitOK, "runs", "retry", "--reason", "interactions", "--since", "1h", "--agent", "planner", "--dry-run")

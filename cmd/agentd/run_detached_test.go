@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/broker/datafolder"
 	"agentd/internal/broker/embedded"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -65,6 +66,18 @@ func TestRunDetached_FailsWhenItsInitIsRefused(t *testing.T) {
 	contains(t, problem, `run "five" never began; its init event was refused: contract_violation`, "$.message: expected string, got number 5")
 	_, problem = s.expect(cli.ExitRun, "run", "travel.desk", "--input", `{"message": 5}`, "--subject", "six", "-d", "-o", "json")
 	contains(t, problem, `"code":"contract_violation"`)
+
+	address, err := datafolder.ReadAddress(s.data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := filepath.Join(t.TempDir(), "agentd.yaml")
+	write(t, none, "log: {level: info}\n")
+	for _, config := range []string{s.config, none} { // an agent that is not configured has the name of its contract's type
+		here := &system{t: t, config: config, data: t.TempDir()}
+		out, _ = here.expect(cli.ExitOK, "runs", "list", "--status", "refused", "--nats", address)
+		contains(t, out, "five  travel.desk  refused (contract_violation)")
+	}
 }
 
 // What has not begun is not said never to have been, nor to go on: it can be followed and cancelled by whoever names its agent.

@@ -27,7 +27,7 @@ func TestRunsUndo_UndoesWhatARunDid(t *testing.T) {
 	s := startDev(t, config, script)
 	s.expect(cli.ExitRun, "run", "planner", "-m", "Lisbon", "--subject", "trip")
 	out, _ := s.expect(cli.ExitOK, "runs", "show", "trip")
-	contains(t, out, "can be undone, with: agentd runs undo trip", "update_plan  c1-0-")
+	contains(t, out, "can be undone, with: agentd -c "+config+" --data "+s.data+" runs undo trip\n", "update_plan  c1-0-")
 
 	out, _ = s.expect(cli.ExitOK, "runs", "undo", "trip", "--dry-run")
 	contains(t, out, "would be undone", "update_plan  c1-0-")

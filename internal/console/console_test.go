@@ -358,7 +358,7 @@ func TestEdit_OfAPlanIsDrawnAsSteps(t *testing.T) {
 	b.post(http.StatusOK, request+"/decide", hiddenIn(page))
 	b.h.Call("bank.pay").Answer("bank.paid", map[string]any{})
 	b.ended("planned")
-	contains(t, b.get(http.StatusOK, run), "plan, edited by who approved it\n  [✓]  1. Pay alice (bank_pay)</pre>",
+	contains(t, b.get(http.StatusOK, run), "plan, edited by whoever approved it\n  [✓]  1. Pay alice (bank_pay)</pre>",
 		`<p class="label">edited to</p><pre class="said">1. Pay alice`+"\n     with: bank_pay</pre>")
 }
 

@@ -10,7 +10,7 @@ import (
 
 // advice says for each reason what happened and what an operator can do (docs/dead_letters.md says more).
 var advice = map[sdk.Code]string{
-	sdk.CodeInvalidEvent: "It is not an event, or not on a subject of this wire. Who published it must send it anew, in the form of\n" +
+	sdk.CodeInvalidEvent: "It is not an event, or not on one of agentd's subjects. Whoever published it must send it anew, in the form of\n" +
 		"docs/wire.md. Then drop this one. Where the detail says that no worker knew a verb: upgrade the workers and redrive.",
 	sdk.CodeUnknownRun: "Nothing waits for it: it names a run or a call that does not exist, came on another subject than its\n" +
 		"call's, or claims to answer something else. Mend the service. If the run was lost with its store, restore\n" +
@@ -34,8 +34,8 @@ var advice = map[sdk.Code]string{
 		"(agentd audit verify RUN) and restore it, then redrive; or end the run: agentd runs cancel RUN",
 	sdk.CodeUnknownAgent: "No worker that reads this stream serves what is called. Serve it; whoever called is told when the call\n" +
 		"times out. Drop it.",
-	sdk.CodeContractMissing: "The contract, or its version, is not known to who was asked. Deploy it. Then drop this one.",
-	sdk.CodeTooLarge:        "It is larger than a limit. Who published it must send less. Drop it.",
+	sdk.CodeContractMissing: "The contract, or its version, is not known to whoever was asked. Deploy it. Then drop this one.",
+	sdk.CodeTooLarge:        "It is larger than a limit. Whoever published it must send less. Drop it.",
 	sdk.CodeInternal:        "A worker could not handle it, and its log says why. Mend the cause and redrive.",
 }
 

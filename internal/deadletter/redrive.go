@@ -64,16 +64,16 @@ func (l *Letter) Redrivable(ctx context.Context, store runner.Store) error {
 	switch l.Address.Kind {
 	case wire.KindStart, wire.KindIn, wire.KindCtl:
 	case wire.KindOut, wire.KindVoid:
-		return refuse("only workers publish calls; who made this one is told by its timeout, or tries again by itself")
+		return refuse("only workers publish calls; whoever made this one is told by its timeout, or tries again by itself")
 	case wire.KindFire:
 		return refuse("only timers are published there, by the broker")
 	case "":
-		return refuse("%q is none of this wire's subjects", l.Subject)
+		return refuse("%q is not one of agentd's subjects", l.Subject)
 	default:
 		return refuse("only workers publish %s messages", l.Address.Kind)
 	}
 	if l.Undecodable != nil {
-		return refuse("it still is not an event: %s; who published it must send it anew", show.Problem(l.Undecodable))
+		return refuse("it still is not an event: %s; whoever published it must send it anew", show.Problem(l.Undecodable))
 	}
 	last, err := store.Head(ctx, l.Key)
 	if errors.Is(err, runner.ErrNotFound) {

@@ -99,8 +99,8 @@ type LetterDetail struct {
 	Size       int    `json:"-"`
 }
 
-// Write writes the dead letter and what can be done about it; full does not shorten the body.
-func (d *LetterDetail) Write(w io.Writer, full bool) error {
+// Write writes the dead letter and what can be done about it, by command lines that command makes; full does not shorten the body.
+func (d *LetterDetail) Write(w io.Writer, full bool, command func(args ...string) string) error {
 	var t Table
 	row := func(label, text string) {
 		if text != "" {
@@ -137,11 +137,12 @@ func (d *LetterDetail) Write(w io.Writer, full bool) error {
 		}
 	}
 	Block(w, fmt.Sprintf("body (%d bytes)", d.Size), d.Content(full))
-	todo := fmt.Sprintf("agentd dlq redrive %d", d.Sequence)
+	sequence := strconv.FormatUint(d.Sequence, 10)
+	todo := command("dlq", "redrive", sequence)
 	if d.Refusal != "" {
 		todo = Visible("It cannot be redriven: "+d.Refusal) + "."
 	}
-	Block(w, "what to do", fmt.Sprintf("%s\n%s\nagentd dlq drop %d --yes", d.Advice, todo, d.Sequence))
+	Block(w, "what to do", d.Advice+"\n"+todo+"\n"+command("dlq", "drop", sequence, "--yes"))
 	return nil
 }
 

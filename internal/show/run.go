@@ -69,7 +69,7 @@ const Unreadable core.Status = "unreadable"
 const Refused core.Status = "refused"
 
 // RefusedRow is the row of a run that never began, by the event that says so: the end of a run that began says why it ended.
-// agent is a subject token, at in Unix milliseconds.
+// at is in Unix milliseconds.
 func RefusedRow(agent string, end wire.Event, at int64) (RunRow, bool) {
 	problem, failed := wire.ProblemIn(end.Type, end.Data)
 	_, began := end.Extensions[wire.TerminationReason]
@@ -97,7 +97,7 @@ func RowOf(e *core.Entry) RunRow {
 func RowOfStatus(s wire.RunStatus) RunRow {
 	return RunRow{
 		Run: s.Run, Agent: s.Agent, Status: s.Status, Reason: s.Reason, Code: s.Code, Updated: s.Updated, Revision: s.Revision,
-		Waiting: waitingIn(s), Purged: s.Purged,
+		Waiting: waitingIn(s), Parked: s.Parked, Paused: s.Paused, Purged: s.Purged,
 	}
 }
 

@@ -24,7 +24,7 @@ type RunDetails struct {
 	TokensUsed int64       `json:"tokens_used"`
 	// Messages that wait until the model can be shown them.
 	Unsaid       []string       `json:"unsaid,omitempty"`
-	Started      int64          `json:"started"`
+	Started      int64          `json:"started,omitempty"`
 	Updated      int64          `json:"updated"`
 	Deadline     int64          `json:"deadline"`
 	Interactions int            `json:"interactions"`
@@ -138,7 +138,7 @@ func DetailsOf(entries []core.Entry) (RunDetails, error) {
 		d.Started = 0 // nobody knows any more
 	}
 	d.Parked, d.Paused, d.Plan = s.Parked, s.Paused, s.Plan
-	d.HandedBack, d.Waiting, d.Messages = handedBack(&s.Head), WaitingCalls(&s.Head), s.Messages()
+	d.HandedBack, d.Waiting, d.Messages = handedBack(&s.Head), WaitingCalls(&s.Head), append([]sdk.Message{}, s.Messages()...)
 	return d, nil
 }
 
@@ -147,16 +147,46 @@ func DetailsOfStatus(s wire.RunStatus) RunDetails {
 	d := RunDetails{
 		Run: s.Run, Agent: s.Agent, Status: s.Status, Reason: s.Reason, Started: s.Started, Updated: s.Updated, Deadline: s.Deadline,
 		Interactions: s.Turns, Usage: s.Usage, Units: Units(s.Units), Waiting: waitingIn(s), Terminal: s.Terminal,
-		Undoable: s.Undoable,
+		Undoable: s.Undoable, Parked: s.Parked, Paused: s.Paused, Messages: []sdk.Message{}, Journal: []JournalRow{},
 	}
 	if s.Status == core.StatusDone {
 		d.Code = s.Code
 	}
+	if s.Purged > 0 {
+		d.Started, d.Purged = 0, &core.Purged{At: s.Purged, Rev: s.Revision} // workers do not tell the hash
+	}
 	return d
 }
 
-// Write writes the run for a terminal of that many columns; full does not shorten.
-func (d RunDetails) Write(w io.Writer, columns int, full bool) error {
+// Write writes the run for a terminal of that many columns, with command lines that command makes; full does not shorten.
+func (d RunDetails) Write(w io.Writer, columns int, full bool, command func(args ...string) string) error {
+	if err := d.writeHead(w); err != nil || d.Purged != nil {
+		return err
+	}
+	if d.Plan != nil {
+		writePlan(w, d.Plan, d.Status, d.Messages)
+	}
+	if len(d.Journal) > 0 {
+		d.writeConversation(w, columns, full)
+	}
+	d.writeWaiting(w)
+	if d.Terminal != nil {
+		fmt.Fprintf(w, "\n%s\n%s\n", Line(d.Terminal.Type, LineMax), VisibleJSON(d.Terminal.Data))
+	}
+	if len(d.Undoable) > 0 {
+		fmt.Fprintf(w, "\ncan be undone, with: %s\n", command("runs", "undo", d.Run))
+		if err := UndoCalls(w, d.Undoable); err != nil {
+			return err
+		}
+	}
+	if len(d.Journal) == 0 {
+		return nil
+	}
+	return d.writeJournal(w)
+}
+
+// writeHead writes how the run is, and of one whose history was removed all that is known.
+func (d RunDetails) writeHead(w io.Writer) error {
 	var t Table
 	t.Row("run", Line(d.Run, LineMax))
 	t.Row("agent", Line(d.Agent, LineMax))
@@ -183,44 +213,35 @@ func (d RunDetails) Write(w io.Writer, columns int, full bool) error {
 	}
 	t.Row("model", fmt.Sprintf("%s, %d prompt and %d completion tokens, %s execution units",
 		Count(d.Interactions, "call"), d.Usage.Prompt, d.Usage.Completion, d.Units))
-	if p := d.Purged; p != nil {
-		t.Row("history", fmt.Sprintf("removed %s: %s, the last with SHA-256 %s", When(p.At), Count(int(p.Rev), "entry"), p.Digest))
-		return t.Write(w, "", 0)
+	if d.Purged != nil {
+		t.Row("history", purgedText(d.Purged))
 	}
-	if d.Budget > 0 {
+	if d.Budget > 0 && d.Purged == nil {
 		t.Row("budget", fmt.Sprintf("%d of %d tokens used or kept for agents that it called", d.TokensUsed, d.Budget))
 	}
-	if err := t.Write(w, "", 0); err != nil {
-		return err
+	return t.Write(w, "", 0)
+}
+
+// purgedText says what is left of a history that was removed.
+func purgedText(p *core.Purged) string {
+	text := fmt.Sprintf("removed %s: %s", When(p.At), Count(int(p.Rev), "entry"))
+	if p.Digest != "" {
+		text += ", the last with SHA-256 " + p.Digest
 	}
-	if d.Plan != nil {
-		writePlan(w, d.Plan, d.Status, d.Messages)
+	return text
+}
+
+func (d RunDetails) writeWaiting(w io.Writer) {
+	if len(d.Waiting) == 0 {
+		return
 	}
-	if len(d.Journal) > 0 {
-		d.writeConversation(w, columns, full)
-	}
-	if len(d.Waiting) > 0 {
-		fmt.Fprintln(w, "\nwaits for")
-		for _, c := range d.Waiting {
-			fmt.Fprintf(w, "  %s: %s\n", c.text(), c.Call)
-			if c.Unserved {
-				fmt.Fprintln(w, "    "+Unserved(c.Type, c.Due))
-			}
+	fmt.Fprintln(w, "\nwaits for")
+	for _, c := range d.Waiting {
+		fmt.Fprintf(w, "  %s: %s\n", c.text(), c.Call)
+		if c.Unserved {
+			fmt.Fprintln(w, "    "+Unserved(c.Type, c.Due))
 		}
 	}
-	if d.Terminal != nil {
-		fmt.Fprintf(w, "\n%s\n%s\n", Line(d.Terminal.Type, LineMax), VisibleJSON(d.Terminal.Data))
-	}
-	if len(d.Undoable) > 0 {
-		fmt.Fprintf(w, "\ncan be undone, with: agentd runs undo %s\n", ShellQuote(d.Run))
-		if err := UndoCalls(w, d.Undoable); err != nil {
-			return err
-		}
-	}
-	if len(d.Journal) == 0 {
-		return nil
-	}
-	return d.writeJournal(w)
 }
 
 // text is what is waited for, with its type and its time where it has them.

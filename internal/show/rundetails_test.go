@@ -3,9 +3,11 @@ package show
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"agentd/internal/core"
 	"agentd/sdk"
@@ -32,7 +34,7 @@ func TestRunDetails_OfEditedCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	if err := d.Write(&b, 0, false); err != nil {
+	if err := d.Write(&b, 0, false, commandLine); err != nil {
 		t.Fatal(err)
 	}
 	want := `  call     book {"seat":1}
@@ -42,6 +44,83 @@ func TestRunDetails_OfEditedCalls(t *testing.T) {
 `
 	if !strings.Contains(b.String(), want) {
 		t.Errorf("got %s\nwant %s", b.String(), want)
+	}
+}
+
+func commandLine(args ...string) string { return "agentd " + strings.Join(args, " ") }
+
+// Who may not read the store is told by workers that a run is paused, parked or purged, in its details and in lists.
+func TestRunDetails_OfAStatusSayWhyARunDoesNotGoOn(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	parked := &wire.Parking{
+		Why: wire.ParkModel, Model: "gpt-4o-mini", Code: sdk.CodeModel, Message: "no route to host", Tries: 2,
+		Since: now.Add(-time.Hour).UnixMilli(), Until: now.Add(time.Hour).UnixMilli(),
+	}
+	for name, c := range map[string]struct {
+		status    wire.RunStatus
+		text, row string
+		json      []string
+	}{
+		"paused": {
+			wire.RunStatus{Status: wire.StatusWaiting, Started: 1, Paused: &wire.Pause{At: 1, Reason: "look first"}},
+			" look first\n", "waiting, paused",
+			[]string{`"paused":{"at":1,"reason":"look first"}`, `"started":1,`, `"messages":[]`, `"journal":[]`},
+		},
+		"parked": {
+			wire.RunStatus{Status: wire.StatusWaiting, Started: 1, Parked: parked},
+			"no route to host (model_failed, try 2)\n", "no route to host",
+			[]string{`"parked":{"why":"model"`},
+		},
+		"purged": {
+			wire.RunStatus{Status: wire.StatusDone, Reason: wire.ReasonCompleted, Started: 1, Purged: 2, Revision: 7},
+			": 7 entries\n", "done (completed), history removed",
+			[]string{`"purged":{"at":2,"rev":7,"digest":""}`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.status.Run = "one"
+			d := DetailsOfStatus(c.status)
+			var text, list bytes.Buffer
+			if err := errors.Join(d.Write(&text, 0, false, commandLine), Runs(&list, []RunRow{RowOfStatus(c.status)}, 0)); err != nil {
+				t.Fatal(err)
+			}
+			data, err := json.Marshal(d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(text.String(), c.text) || !strings.Contains(list.String(), c.row) {
+				t.Errorf("it is shown as\n%s\nand in the list as\n%s; want %q and %q", text.String(), list.String(), c.text, c.row)
+			}
+			for _, want := range c.json {
+				if !strings.Contains(string(data), want) {
+					t.Errorf("%s is not in %s", want, data)
+				}
+			}
+			if purged := c.status.Purged > 0; purged == strings.Contains(string(data), `"started"`) || purged == strings.Contains(text.String(), "started") {
+				t.Errorf("when it started is known unless it was purged: %s\n%s", data, text.String())
+			}
+		})
+	}
+}
+
+// What is printed to be typed reaches the server that was asked.
+func TestWrite_CommandLinesAreThoseOfTheCommand(t *testing.T) {
+	t.Parallel()
+	command := func(args ...string) string { return "agentd --nats nats://prod " + strings.Join(args, " ") }
+	var b bytes.Buffer
+	letter := LetterDetail{Letter: Letter{Sequence: 12}}
+	run := RunDetails{Run: "one", Undoable: []wire.UndoCall{{Call: "c1-0"}}}
+	if err := errors.Join(letter.Write(&b, false, command), run.Write(&b, 0, false, command)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"  agentd --nats nats://prod dlq redrive 12\n", "  agentd --nats nats://prod dlq drop 12 --yes\n", "with: agentd --nats nats://prod runs undo one\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in\n%s", want, b.String())
+		}
 	}
 }
 

@@ -101,7 +101,7 @@ const (
 )
 
 // editedPlan is said of a plan that whoever approved it has changed.
-const editedPlan = ", edited by who approved it"
+const editedPlan = ", edited by whoever approved it"
 
 // Plan is the plan of a run with what became of each of its steps; empty is that there is none. It is safe to show.
 func Plan(h *core.Head) string {

@@ -89,7 +89,7 @@ func TestRunDetails_OfAPlan(t *testing.T) {
 func wantPlan(t *testing.T, d show.RunDetails, want string) {
 	t.Helper()
 	var b strings.Builder
-	if err := d.Write(&b, 160, false); err != nil {
+	if err := d.Write(&b, 160, false, func(args ...string) string { return strings.Join(args, " ") }); err != nil {
 		t.Fatal(err)
 	}
 	_, got, _ := strings.Cut(b.String(), "\nplan")

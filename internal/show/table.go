@@ -39,6 +39,36 @@ func (t *Table) Write(w io.Writer, indent string, columns int) error {
 	return nil
 }
 
+// Begin is Write of rows whose last cells, empty in t, come one after the other: it writes the first row, and returns what writes the next.
+func (t *Table) Begin(w io.Writer, columns int) (next func(last string) error, err error) {
+	titles := t.rows[0]
+	widths := make([]int, len(titles))
+	for _, row := range t.rows {
+		for n, cell := range row {
+			widths[n] = max(widths[n], Width(cell))
+		}
+	}
+	widths[len(titles)-1] = leastRoom
+	blocks := columns > 0 && narrow(titles, widths, columns) > 0
+	n := 0
+	write := func(last string) error {
+		cells := append(slices.Clone(t.rows[n][:len(titles)-1]), last)
+		if n++; !blocks {
+			_, err := fmt.Fprintln(w, strings.TrimRight(tableLine(titles, widths, cells, "", columns), " "))
+			return err
+		}
+		if n > 2 { // after the titles and the first
+			fmt.Fprintln(w)
+		}
+		return (&Table{rows: [][]string{titles, cells}}).writeCells(w, columns)
+	}
+	if blocks {
+		n = 1
+		return write, nil
+	}
+	return write, write(titles[len(titles)-1])
+}
+
 // tableLine is a row in columns of these widths, the last of which has what a terminal of so many columns leaves.
 func tableLine(titles []string, widths []int, row []string, indent string, columns int) string {
 	last, text := len(row)-1, indent
@@ -53,7 +83,7 @@ func tableLine(titles []string, widths []int, row []string, indent string, colum
 }
 
 // nameColumns are the titles of columns that have names.
-var nameColumns = []string{"RUN", "AGENT", "DOMAIN", "PRINCIPAL", "TOOL"}
+var nameColumns = []string{"RUN", "AGENT", "DOMAIN", "PRINCIPAL", "TOOL", "TYPE"}
 
 // cut is how the cells of a column are made shorter: names in their middle, as what is alike in front often differs in the end.
 func cut(title string) func(text string, n int) string {
@@ -68,7 +98,7 @@ func cut(title string) func(text string, n int) string {
 var shrinkable = []struct {
 	titles []string
 	least  int
-}{{nameColumns, 24}, {[]string{"STATUS", "ASKS", "REASON"}, 16}, {nameColumns, 12}}
+}{{nameColumns, 24}, {[]string{"STATUS", "ASKS", "REASON", "VERSIONS"}, 16}, {nameColumns, 12}}
 
 // narrow takes from the widths of columns what a line of them has too much, in a group first from the widest. It returns what is too much even
 // then. The last column has leastRoom, or what it needs.

@@ -33,6 +33,37 @@ two                 -                    done (error: mo…  -        -
 	}
 }
 
+// Rows that come one after the other stand as those of a list.
+func TestTable_WritesRowsAsTheyCome(t *testing.T) {
+	t.Parallel()
+	for columns, want := range map[int]string{
+		0:  "RUN                AGENT  RESULT\nthe-first-of-many  desk   retried\ntwo                desk   not retried: it is done, and cannot be taken up\n",
+		40: "RUN              AGENT  RESULT\nthe-fir…of-many  desk   retried\ntwo              desk   not retried: it…\n",
+		20: "RUN     the-fir…-of-many\nAGENT   desk\nRESULT  retried\n\nRUN     two\nAGENT   desk\nRESULT  not retried: it…\n",
+	} {
+		var table Table
+		table.Row("RUN", "AGENT", "RESULT")
+		table.Row("the-first-of-many", "desk", "")
+		table.Row("two", "desk", "")
+		var b bytes.Buffer
+		next, err := table.Begin(&b, columns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if heads := strings.Count(b.String(), "\n"); columns != 20 && heads != 1 {
+			t.Errorf("before the first row there are %d lines in %d columns", heads, columns)
+		}
+		for _, last := range []string{"retried", "not retried: it is done, and cannot be taken up"} {
+			if err := next(last); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff(want, b.String()); diff != "" {
+			t.Errorf("in %d columns (-want +got):\n%s", columns, diff)
+		}
+	}
+}
+
 // Dead letters and logs are within a terminal, too; elsewhere their names are whole.
 func TestLists_FitATerminal(t *testing.T) {
 	t.Parallel()

@@ -265,6 +265,10 @@ func (c *Client) control(
 	return nil
 }
 
+// ErrStored is in the errors of requests to a run whose context ended when they were stored, and before it was known what becomes of them. A worker
+// handles them; who sends one again has sent two.
+var ErrStored = errors.New("the request is stored, and nobody has waited for what becomes of it")
+
 // request is a control message that was published.
 type request struct {
 	verb wire.ControlVerb
@@ -294,7 +298,7 @@ func (c *Client) until(ctx context.Context, run Run, r request, wanted func(wire
 		}
 		over := retry.Sleep(waiting, 50*time.Millisecond) != nil
 		if ctx.Err() != nil {
-			return wire.RunStatus{}, false, ctx.Err()
+			return wire.RunStatus{}, false, fmt.Errorf("%w: %w", ErrStored, ctx.Err())
 		}
 		if looks && (over || asked >= look) {
 			look *= 2

@@ -382,11 +382,11 @@ func TestServe_GarbageIsDeadLettered(t *testing.T) {
 		data            []byte
 	}{
 		{at, "is not an event", []byte(`{"id":`)},
-		{"agentd.out.local.weather_forecast.somewhere", "none of this wire's", valid(func(*wire.Event) {})},
+		{"agentd.out.local.weather_forecast.somewhere", "not one of agentd's subjects", valid(func(*wire.Event) {})},
 		{at, "$.id", valid(func(e *wire.Event) { e.ID = "another" })},
 		{at, "$.subject", valid(func(e *wire.Event) { e.Subject = "another" })},
 		{w.conn.Subjects().Call(odd), "a call's id", valid(func(e *wire.Event) { e.ID = odd.Call })},
-		{"agentd.void.local.weather_forecast.somewhere", "none of this wire's", nil},
+		{"agentd.void.local.weather_forecast.somewhere", "not one of agentd's subjects", nil},
 	}
 	w.run(Server{}, s)
 	for i, g := range garbage {

@@ -326,7 +326,7 @@ const mostTokens = 8
 // Parse parses the subjects that workers and services consume: start, out, void, in, ctl, done, fire, wake and watch. The verb of a ctl subject
 // may be one that only a later version knows.
 func (s Subjects) Parse(subject string) (Address, error) {
-	bad := func() error { return sdk.Errorf(sdk.CodeInvalidEvent, "subject %q is none of this wire's", subject) }
+	bad := func() error { return sdk.Errorf(sdk.CodeInvalidEvent, "%q is not one of agentd's subjects", subject) }
 	root, rest, ok := strings.Cut(subject, ".")
 	if !ok || root != s.root || len(subject) > 1024 {
 		return Address{}, bad()

@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/broker"
+	"agentd/internal/setup"
 	"agentd/internal/show"
-	"agentd/sdk"
 	"agentd/sdk/wire"
 )
 
@@ -33,6 +34,8 @@ type row struct {
 	// Drain says that runs which have begun go on, and For how long the pause still lasts; 0 has no end.
 	Drain bool  `json:"drain,omitempty"`
 	For   int64 `json:"for,omitempty"`
+	// Unserved says that no worker seems to take the agent's messages.
+	Unserved bool `json:"unserved,omitempty"`
 	// New is how many init events wait, and Waiting how many runs do because the agent is, or was, paused.
 	New     int64 `json:"new"`
 	Waiting int   `json:"waiting"`
@@ -41,7 +44,7 @@ type row struct {
 func listCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the agents of the configuration, and which are paused",
+		Short: "List the agents of the configuration: which are paused or have no worker, and how many runs wait",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.WithAgents()
@@ -49,13 +52,9 @@ func listCommand(a *cli.App) *cobra.Command {
 				return err
 			}
 			return withClient(cmd.Context(), a, func(ctx context.Context, c *cli.Client) error {
-				rows := []row{}
-				for _, spec := range cfg.Agents {
-					r, err := look(ctx, c, spec.Name)
-					if err != nil {
-						return err
-					}
-					rows = append(rows, r)
+				rows, err := lookAtAll(ctx, c, setup.AgentNames(cfg))
+				if err != nil {
+					return err
 				}
 				return a.Print(rows, func(w io.Writer) error { return write(w, rows, cli.Columns(w)) })
 			})
@@ -68,6 +67,22 @@ func withClient(ctx context.Context, a *cli.App, do func(context.Context, *cli.C
 	return a.WithClient(ctx, func(c *cli.Client) error {
 		return c.Permitted(ctx, func(ctx context.Context) error { return do(ctx, c) })
 	})
+}
+
+// atOnce is how many agents are looked at at a time: it takes half a second to see that one has no worker.
+const atOnce = 32
+
+func lookAtAll(ctx context.Context, c *cli.Client, agents []string) ([]row, error) {
+	rows := make([]row, len(agents))
+	var looking errgroup.Group
+	looking.SetLimit(atOnce)
+	for i, agent := range agents {
+		looking.Go(func() (err error) {
+			rows[i], err = look(ctx, c, agent)
+			return err
+		})
+	}
+	return rows, looking.Wait()
 }
 
 func look(ctx context.Context, c *cli.Client, agent string) (row, error) {
@@ -83,7 +98,11 @@ func look(ctx context.Context, c *cli.Client, agent string) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	r := row{Agent: agent, Paused: p.Paused(), Drain: p.Drain, New: backlog.Pending, Waiting: len(waiting)}
+	unserved, err := c.Unread(ctx, broker.AgentConsumers(agent)...)
+	if err != nil {
+		return row{}, err
+	}
+	r := row{Agent: agent, Paused: p.Paused(), Drain: p.Drain, Unserved: unserved, New: backlog.Pending, Waiting: len(waiting)}
 	if p.For != broker.Endless {
 		r.For = p.For.Milliseconds()
 	}
@@ -100,17 +119,27 @@ func write(w io.Writer, rows []row, columns int) error {
 }
 
 func (r row) text() string {
-	if !r.Paused {
-		return "serves"
+	text := "serves"
+	switch {
+	case r.Paused && r.For > 0:
+		text = "paused for another " + (time.Duration(r.For) * time.Millisecond).Round(time.Second).String()
+	case r.Paused:
+		text = "paused"
 	}
-	text := "paused"
-	if r.For > 0 {
-		text += " for another " + (time.Duration(r.For) * time.Millisecond).Round(time.Second).String()
+	switch {
+	case r.Unserved && r.Paused:
+		text += ", no worker"
+	case r.Unserved:
+		text = "no worker"
 	}
-	if r.Drain {
-		return fmt.Sprintf("%s: %s not begun, others go on", text, show.Count(int(r.New), "run"))
+	text += fmt.Sprintf(": %s not begun", show.Count(int(r.New), "run"))
+	switch {
+	case r.Paused && r.Drain:
+		return text + ", others go on"
+	case r.Paused || r.Waiting > 0:
+		return fmt.Sprintf("%s, %d wait", text, r.Waiting)
 	}
-	return fmt.Sprintf("%s: %s not begun, %d wait", text, show.Count(int(r.New), "run"), r.Waiting)
+	return text
 }
 
 func pauseCommand(a *cli.App) *cobra.Command {
@@ -133,28 +162,19 @@ func pauseCommand(a *cli.App) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&p.Drain, "drain", false, "let runs that have begun go on to their end")
-	cmd.Flags().DurationVar(&p.For, "for", broker.Endless, "how long")
+	cli.DurationVar(cmd.Flags(), &p.For, "for", broker.Endless, "how long")
 	cmd.Flags().Lookup("for").DefValue = ""
 	return cmd
 }
 
 func pause(ctx context.Context, a *cli.App, c *cli.Client, agent string, p broker.AgentPause) error {
-	if err := provisioned(ctx, c, agent); err != nil {
+	if err := c.CheckAgent(ctx, agent); err != nil {
 		return err
 	}
 	if err := c.PauseAgent(ctx, agent, p); err != nil {
 		return err
 	}
 	return printRow(ctx, a, c, agent)
-}
-
-// provisioned refuses an agent that nobody made consumers for: it is misspelt, as a rule.
-func provisioned(ctx context.Context, c *cli.Client, agent string) error {
-	known, err := c.HasConsumer(ctx, broker.AgentConsumers(agent)[0])
-	if err == nil && !known {
-		err = sdk.Errorf(sdk.CodeUnknownAgent, "the server has no consumers for agent %s; correct the name, or run: agentd provision", agent)
-	}
-	return err
 }
 
 func printRow(ctx context.Context, a *cli.App, c *cli.Client, agent string) error {
@@ -191,7 +211,7 @@ func resumeCommand(a *cli.App) *cobra.Command {
 }
 
 func resume(ctx context.Context, a *cli.App, c *cli.Client, agent string) error {
-	if err := provisioned(ctx, c, agent); err != nil {
+	if err := c.CheckAgent(ctx, agent); err != nil {
 		return err
 	}
 	woken, err := c.ResumeAgent(ctx, agent)

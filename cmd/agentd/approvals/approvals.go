@@ -47,15 +47,32 @@ func Command(a *cli.App) *cobra.Command {
 			"others are seen, are written out, such as \\u202e.",
 		Example: "  agentd approvals list\n  agentd approvals show k3f9qa\n  agentd approvals approve k3f9qa\n  agentd approvals watch",
 	}
-	flags := cmd.PersistentFlags()
-	flags.StringSliceVar(&f.domains, "domain", nil, `domains to look at, "*" for all (default: approvals.domains, else human.interaction)`)
-	flags.StringVar(&f.key, "key", "", "PEM file with the Ed25519 key to sign decisions with (default: approvals.key)")
-	cmd.AddCommand(
+	cmd.PersistentFlags().StringVar(&f.key, "key", "", "PEM file with the Ed25519 key to sign decisions with (default: approvals.key)")
+	for _, of := range []*cobra.Command{
 		listCommand(a, &f), showCommand(a, &f), approveCommand(a, &f), denyCommand(a, &f), editCommand(a, &f),
-		askCommand(a, &f), giveCommand(a, &f), answerCommand(a, &f), watchCommand(a, &f),
-		serveCommand(a, &f), logCommand(a), grantsCommand(a), revokeCommand(a),
-	)
+		askCommand(a, &f), giveCommand(a, &f), answerCommand(a, &f), watchCommand(a, &f), serveCommand(a, &f),
+	} {
+		addDomains(of, &f.domains, "approvals.domains, else human.interaction")
+		cmd.AddCommand(of)
+	}
+	cmd.AddCommand(logCommand(a), grantsCommand(a), revokeCommand(a))
 	return cmd
+}
+
+// addDomains adds the flag that says which domains a command is about.
+func addDomains(cmd *cobra.Command, domains *[]string, otherwise string) {
+	cmd.Flags().StringSliceVar(domains, "domain", nil, `domains to look at, "*" for all (default: `+otherwise+")")
+	cli.Narrow(cmd.Flags(), "domain")
+}
+
+// checkDomains refuses what is no domain.
+func checkDomains(domains []string) error {
+	for _, domain := range domains {
+		if err := wire.CheckDomain(domain); err != nil && domain != "*" {
+			return cli.Usage(err)
+		}
+	}
+	return nil
 }
 
 // deskClient is an open desk for one command.
@@ -93,10 +110,8 @@ func withDesk(ctx context.Context, a *cli.App, f *approvalsFlags, do func(*deskC
 
 // deskOptions are what flags and configuration say of a desk, and who decides at it.
 func deskOptions(a *cli.App, cfg *config.Config, f *approvalsFlags) (o desk.Options, who setup.Principal, err error) {
-	for _, domain := range f.domains {
-		if err := wire.CheckDomain(domain); err != nil && domain != "*" {
-			return o, who, cli.Usage(err)
-		}
+	if err := checkDomains(f.domains); err != nil {
+		return o, who, err
 	}
 	if who, err = setup.FindApprover(cfg, a.As); err != nil {
 		return o, who, cli.Usage(err)
@@ -120,12 +135,10 @@ func listCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withDesk(cmd.Context(), a, f, func(d *deskClient) error {
 				items := d.Marked(cmd.Context(), d.List())
-				return a.Print(items, func(w io.Writer) error {
-					if n := d.Omitted(); n > 0 {
-						fmt.Fprintf(a.Err, "%s more are open; decide some of these first\n", show.Count(n, "request"))
-					}
-					return show.Requests(w, items, cli.Columns(a.Out))
-				})
+				if n := d.Omitted(); n > 0 {
+					fmt.Fprintf(a.Err, "%s more are open; decide some of these first\n", show.Count(n, "request"))
+				}
+				return a.Print(items, func(w io.Writer) error { return show.Requests(w, items, cli.Columns(a.Out)) })
 			})
 		},
 	}

@@ -187,7 +187,7 @@ func approveCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 	flags.StringVar(&scope, "scope", "", "how far it reaches (default: this call)")
 	flags.StringVar(&p.Pattern, "pattern", "", "a CEL expression over args, for the scope run+tool+pattern")
 	flags.IntVar(&p.Uses, "uses", 0, "how often a wider scope may be used (default: without limit)")
-	flags.DurationVar(&lasts, "for", 0, "how long a wider scope lasts, such as 1h (default: as long as the run)")
+	cli.DurationVar(flags, &lasts, "for", 0, "how long a wider scope lasts, such as 1h (default: as long as the run)")
 	flags.StringVar(&p.Reason, "reason", "", "why, for the record and the model")
 	scopes := []string{string(sdk.ScopeCall), string(sdk.ScopeTool), string(sdk.ScopeToolPattern), string(sdk.ScopePrincipal)}
 	_ = cmd.RegisterFlagCompletionFunc("scope", cobra.FixedCompletions(scopes, cobra.ShellCompDirectiveNoFileComp)) // the flag exists

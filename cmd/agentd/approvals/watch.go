@@ -2,6 +2,7 @@ package approvals
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,16 +28,36 @@ func watchCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 	}
 }
 
-// watch prints changes until ctx ends, beginning with what is open.
-func watch(ctx context.Context, a *cli.App, d *deskClient) error {
+// watched is a desk.Desk as far as it is watched.
+type watched interface {
+	List() []requests.Item
+	Number() uint64
+	Changes(ctx context.Context, after uint64) (changes []requests.Change, ok bool, err error)
+	Failed() <-chan error
+}
+
+// watch prints changes until ctx ends, beginning with what is open. It fails when the desk can read no more.
+func watch(ctx context.Context, a *cli.App, d watched) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() {
+		select {
+		case err := <-d.Failed():
+			stop(&failure{err})
+		case <-ctx.Done():
+		}
+	}()
 	after := d.Number()
 	for _, i := range d.List() {
 		printChange(a, requests.Change{Kind: requests.ChangeAdded, Item: i})
 	}
 	for {
 		changes, ok, err := d.Changes(ctx, after)
+		if failed, is := errors.AsType[*failure](context.Cause(ctx)); is {
+			return fmt.Errorf("what waits for people can be read no more: %w", failed.error)
+		}
 		if err != nil {
-			return nil //nolint:nilerr // it was interrupted
+			return nil // it was interrupted
 		}
 		if !ok {
 			fmt.Fprintln(a.Err, "agentd: there were more changes than can be shown")
@@ -48,6 +69,9 @@ func watch(ctx context.Context, a *cli.App, d *deskClient) error {
 		}
 	}
 }
+
+// failure is why a desk has ended by itself.
+type failure struct{ error }
 
 func printChange(a *cli.App, c requests.Change) {
 	if a.Output == cli.OutputJSON {

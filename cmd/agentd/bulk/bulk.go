@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -120,13 +121,13 @@ func carryOut(ctx context.Context, a *cli.App, b bulk.Bulk, job *bulk.Job, confi
 		fmt.Fprintf(a.Err, "%d of %s: %s\n", counted(j), show.Count(j.Runs, of(j)), counts(j))
 	})
 	if err != nil {
-		return fmt.Errorf("%w\ngo on with: agentd bulk continue %s", err, job.ID)
+		return fmt.Errorf("%w\ngo on with: %s", err, a.CommandLine("bulk", "continue", job.ID))
 	}
 	if err := printJob(a, job); err != nil {
 		return err
 	}
 	if failed := job.Counts[bulk.Failed]; failed > 0 {
-		return fmt.Errorf("%s failed; see: agentd bulk show %s", show.Count(failed, of(job)), job.ID)
+		return fmt.Errorf("%s failed; see: %s", show.Count(failed, of(job)), a.CommandLine("bulk", "show", job.ID))
 	}
 	return nil
 }
@@ -169,7 +170,7 @@ func printJob(a *cli.App, job *bulk.Job) error {
 			fmt.Fprintf(w, "so far  %s\n", counts(job))
 		}
 		if job.State == bulk.Proposed && job.Runs > 0 {
-			fmt.Fprintf(w, "begin   agentd bulk continue %s --yes %d\n", job.ID, job.Runs)
+			fmt.Fprintf(w, "begin   %s\n", a.CommandLine("bulk", "continue", job.ID, "--yes", strconv.Itoa(job.Runs)))
 		}
 		return nil
 	})

@@ -52,7 +52,7 @@ func Command(a *cli.App) *cobra.Command {
 	cmd.Flags().StringSliceVar(&f.cases, "case", nil, "only these cases; of services: "+strings.Join(conformance.Names(), ", ")+
 		"; of clients: "+strings.Join(conformance.ClientNames(), ", "))
 	cmd.Flags().IntVar(&f.partitions, "partitions", 1, "into how many streams the calls of the service are divided")
-	cmd.Flags().DurationVar(&f.patience, "patience", conformance.DefaultPatience, "how long PROGRAM may take for anything")
+	cli.DurationVar(cmd.Flags(), &f.patience, "patience", conformance.DefaultPatience, "how long PROGRAM may take for anything")
 	cmd.MarkFlagsOneRequired("service", "client")
 	for _, ofServices := range []string{"service", "data", "fail", "slow", "unsendable", "partitions"} {
 		cmd.MarkFlagsMutuallyExclusive(ofServices, "client")

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -220,7 +219,7 @@ func listCommand(a *cli.App) *cobra.Command {
 					return err
 				}
 				rows := rowsOf(state)
-				return a.Print(rows, func(w io.Writer) error { return writeContracts(w, rows) })
+				return a.Print(rows, func(w io.Writer) error { return writeContracts(w, rows, cli.Columns(w)) })
 			})
 		},
 	}
@@ -260,21 +259,21 @@ func rowsOf(state *contracts.Registry) []contractRow {
 	return rows
 }
 
-func writeContracts(w io.Writer, rows []contractRow) error {
+func writeContracts(w io.Writer, rows []contractRow, columns int) error {
 	if len(rows) == 0 {
 		fmt.Fprintln(w, "the registry has no contracts; publish one with: agentd contracts push FILE")
 		return nil
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TYPE\tVERSIONS\tDOMAIN\tURI")
+	var t show.Table
+	t.Row("TYPE", "VERSIONS", "DOMAIN", "URI")
 	for _, r := range rows {
 		versions := strings.Join(r.Versions, " ")
 		for _, v := range r.Removed {
 			versions = strings.TrimSpace(versions + " " + v + " (removed)")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", show.Visible(r.Type), show.Visible(versions), show.Visible(r.Domain), show.Visible(r.URI))
+		t.Row(show.Visible(r.Type), show.Visible(versions), show.Visible(r.Domain), show.Visible(r.URI))
 	}
-	return t.Flush()
+	return t.Write(w, "", columns)
 }
 
 func showCommand(a *cli.App) *cobra.Command {

@@ -21,7 +21,7 @@ func redriveCommand(a *cli.App) *cobra.Command {
 		Use:   "redrive [SEQUENCE...]",
 		Short: "Publish dead letters again where they came from",
 		Long: "redrive publishes a message again on the subject that it came from, with the header agentd-redrives, which counts,\n" +
-			"and removes the dead letter. A message that cannot come to more than before is refused, and stays: one that is not a\n" +
+			"and removes the dead letter. A message that cannot come to more than before is refused, and stays: one that is not an\n" +
 			"event, whose run has ended, or that only workers publish. The others are redriven all the same; the exit code is 1.\n\n" +
 			"An answer is published only if nothing but dead letters came on its subject since.",
 		Example: "  agentd dlq redrive 12 15\n  agentd dlq redrive --reason unknown_run --since 1h",

@@ -4,6 +4,7 @@ package dlq
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -103,7 +104,7 @@ func list(ctx context.Context, a *cli.App, c *cli.Client, f letterFlags, filter 
 		return list.add(l.Row())
 	})
 	if err != nil {
-		return err
+		return errors.Join(err, list.close())
 	}
 	return list.end()
 }
@@ -141,20 +142,26 @@ func (p *letterList) add(l show.Letter) (bool, error) {
 	return true, err
 }
 
-func (p *letterList) end() error {
-	if p.a.Output == cli.OutputJSON {
-		end := "\n]\n"
-		if p.n == 0 {
-			end = "[]\n"
-		}
-		_, err := io.WriteString(p.a.Out, end)
-		return err
+// close ends the JSON, also of a list that failed half-way, so that what was listed can be read.
+func (p *letterList) close() error {
+	if p.a.Output != cli.OutputJSON || p.n == 0 {
+		return nil
 	}
-	if p.n == 0 {
-		fmt.Fprintln(p.a.Out, "no dead letters")
+	_, err := io.WriteString(p.a.Out, "\n]\n")
+	return err
+}
+
+func (p *letterList) end() error {
+	err := p.close()
+	switch {
+	case p.n > 0:
+	case p.a.Output == cli.OutputJSON:
+		_, err = io.WriteString(p.a.Out, "[]\n")
+	default:
+		_, err = fmt.Fprintln(p.a.Out, "no dead letters")
 	}
 	if p.more {
 		fmt.Fprintf(p.a.Err, "there are more; go on with: --after %d\n", p.last)
 	}
-	return nil
+	return err
 }

@@ -53,5 +53,5 @@ func sequences(args []string) ([]uint64, error) {
 
 func showLetter(ctx context.Context, a *cli.App, store runner.Store, l *deadletter.Letter, secrets bool) error {
 	d := l.Describe(ctx, store, secrets)
-	return a.Print(d, func(w io.Writer) error { return d.Write(w, a.Verbose) })
+	return a.Print(d, func(w io.Writer) error { return d.Write(w, a.Verbose, a.CommandLine) })
 }

@@ -63,6 +63,7 @@ func tailCommand(a *cli.App) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&f.run, "run", "", "only events of this run")
 	cmd.Flags().StringVar(&f.agent, "agent", "", "only events of this agent")
+	cli.Narrow(cmd.Flags(), "run", "agent")
 	cmd.Flags().BoolVar(&f.all, "all", false, "also the journal, the index of runs, timers, queries and fragments of replies")
 	return cmd
 }

@@ -45,7 +45,7 @@ func Command(a *cli.App) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), a, f) },
 	}
 	cmd.Flags().StringVar(&f.http, "http", "", "address to serve streamable HTTP on, such as 127.0.0.1:8090")
-	cmd.Flags().DurationVar(&f.wait, "wait", 50*time.Second, "how long a call waits for its run's end")
+	cli.DurationVar(cmd.Flags(), &f.wait, "wait", 50*time.Second, "how long a call waits for its run's end")
 	return cmd
 }
 

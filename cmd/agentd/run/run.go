@@ -61,6 +61,8 @@ func Command(a *cli.App) *cobra.Command {
 	flags.StringVar(&f.constraints, "constraints", "", `bound the run's calls beside its agent's constraints: JSON, such as '{"read_only":true}'`)
 	flags.BoolVarP(&f.detach, "detach", "d", false, "do not follow; print the run's name")
 	follow.AddFlags(cmd, &f.Options)
+	cli.Filled(flags, "input", "message", "subject", "tag")
+	cli.Narrow(flags, "constraints")
 	cmd.MarkFlagsMutuallyExclusive("input", "message")
 	cmd.MarkFlagsOneRequired("input", "message")
 	return cmd
@@ -78,18 +80,9 @@ func run(ctx context.Context, a *cli.App, agent string, f runFlags) error {
 	if err != nil {
 		return cli.Usage(err)
 	}
-	var constraints *sdk.Constraints
-	if f.constraints != "" {
-		constraints = new(sdk.Constraints)
-		d := json.NewDecoder(strings.NewReader(f.constraints))
-		d.DisallowUnknownFields()
-		err := d.Decode(constraints)
-		if err == nil && d.More() {
-			err = errors.New("something follows the JSON")
-		}
-		if err != nil {
-			return cli.Usagef("--constraints: want JSON with allow, deny, read_only or files: %v", err)
-		}
+	constraints, err := readConstraints(f.constraints)
+	if err != nil {
+		return cli.Usagef("--constraints: %w", err)
 	}
 	return a.WithClient(ctx, func(c *cli.Client) error {
 		request := client.Request{
@@ -97,6 +90,40 @@ func run(ctx context.Context, a *cli.App, agent string, f runFlags) error {
 		}
 		return startTraced(ctx, a, c, request, f)
 	})
+}
+
+// readConstraints are the bounds that a text gives the run; nil is that none was given. What bounds nothing was meant to, and is refused: a list
+// may be empty by mistake.
+func readConstraints(text string) (*sdk.Constraints, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var c sdk.Constraints
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	err := d.Decode(&c)
+	if err == nil && d.More() {
+		err = errors.New("something follows the JSON")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("want JSON with allow, deny, read_only or files: %w", err)
+	}
+	var given struct {
+		Allow json.RawMessage            `json:"allow"`
+		Files map[string]json.RawMessage `json:"files"`
+	}
+	if err := json.Unmarshal([]byte(text), &given); err != nil {
+		return nil, err
+	}
+	switch _, paths := given.Files["allow"]; {
+	case given.Allow != nil && len(c.Allow) == 0:
+		return nil, errors.New("allow is empty, and would allow every tool")
+	case paths && len(c.Files.Allow) == 0:
+		return nil, errors.New("files.allow is empty, and would allow every path")
+	case len(c.Allow) == 0 && len(c.Deny) == 0 && !c.ReadOnly && c.Files == nil:
+		return nil, fmt.Errorf("%s bounds nothing, and would allow everything", text)
+	}
+	return &c, nil
 }
 
 // startTraced is start with a span of its own, where the environment asks for traces.
@@ -204,7 +231,7 @@ type started struct {
 
 // readInput is the data of the init event.
 func readInput(a *cli.App, f runFlags) (json.RawMessage, error) {
-	if f.input == "" {
+	if f.input == "" { // the message was given
 		data, err := json.Marshal(map[string]string{"message": f.message})
 		return data, err
 	}

@@ -2,8 +2,6 @@ package runs
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -141,15 +139,9 @@ func (h hold) carryOut(ctx context.Context, a *cli.App, c *cli.Client, s wire.Ru
 		return sdk.Errorf(sdk.CodeConflict, "run %s is %s", s.Run, why)
 	}
 	heard, err := h.ask(ctx, c.Speaking(cli.Source), client.Run{Agent: s.Agent, Name: s.Run})
-	if err != nil {
-		return err
+	text := h.done
+	if !heard {
+		text = string(h.verb) + " requested; a worker has not handled it yet" + lookLater
 	}
-	return a.Print(held{s.Run, h.verb, heard}, func(w io.Writer) error {
-		text := h.done
-		if !heard {
-			text = string(h.verb) + " requested; a worker has not handled it yet" + lookLater
-		}
-		_, err := fmt.Fprintln(w, text)
-		return err
-	})
+	return tell(a, err, held{s.Run, h.verb, heard}, text)
 }

@@ -3,6 +3,7 @@ package runs
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -71,21 +72,86 @@ func retryRuns(ctx context.Context, a *cli.App, c *cli.Client, f *retryFilter) e
 	if err != nil {
 		return err
 	}
-	results, failed := []retried{}, 0
-	for i := range runs {
-		result, err := retryOne(ctx, c, &runs[i], f.dryRun)
-		if err != nil {
-			return err
-		}
-		if result.State == notRetried {
-			failed++
-		}
-		results = append(results, result)
-	}
-	if err := a.Print(results, func(w io.Writer) error { return writeRetried(w, results, cli.Columns(w)) }); err != nil || failed == 0 {
+	list, err := newRetryList(a, runs)
+	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%s not retried", show.Count(failed, "run"))
+	for i := range runs {
+		result, err := retryOne(ctx, c, &runs[i], f.dryRun)
+		if err == nil || errors.Is(err, client.ErrStored) {
+			err = errors.Join(list.add(result), err)
+		}
+		if err != nil {
+			return errors.Join(list.interrupted(err, len(runs)), list.end())
+		}
+	}
+	if err := list.end(); err != nil || list.failed == 0 {
+		return err
+	}
+	return fmt.Errorf("%s not retried", show.Count(list.failed, "run"))
+}
+
+// retryList prints what becomes of runs as it does; as JSON at the end.
+type retryList struct {
+	a       *cli.App
+	results []retried
+	failed  int
+	// next prints the next line.
+	next func(result string) error
+}
+
+func newRetryList(a *cli.App, runs []find.Run) (*retryList, error) {
+	l := &retryList{a: a, results: []retried{}}
+	if a.Output == cli.OutputJSON {
+		return l, nil
+	}
+	if len(runs) == 0 {
+		_, err := fmt.Fprintln(a.Out, "no run ended like that")
+		return l, err
+	}
+	var t show.Table
+	t.Row("RUN", "AGENT", "REASON", "RESULT")
+	for i := range runs {
+		r := &runs[i]
+		why := string(r.Reason)
+		if r.Code != "" {
+			why += ":" + r.Code
+		}
+		t.Row(show.Name(r.Run), show.Name(r.Agent), show.Line(why, 28), "")
+	}
+	var err error
+	l.next, err = t.Begin(a.Out, cli.Columns(a.Out))
+	return l, err
+}
+
+func (l *retryList) add(r retried) error {
+	l.results = append(l.results, r)
+	if r.State == notRetried {
+		l.failed++
+	}
+	if l.next == nil {
+		return nil
+	}
+	state := r.State
+	if state == requested {
+		state += lookLater
+	}
+	if r.Problem != "" {
+		state += ": " + show.Line(r.Problem, 200)
+	}
+	return l.next(state)
+}
+
+func (l *retryList) end() error {
+	return l.a.Print(l.results, func(io.Writer) error { return nil })
+}
+
+// interrupted is the error of the command that err ended before it had asked all of the runs.
+func (l *retryList) interrupted(err error, runs int) error {
+	if !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return cli.Interrupted(fmt.Errorf("interrupted after %d of %s", len(l.results), show.Count(runs, "run")))
 }
 
 // ended are the runs that the filter asks for, those that ended first first. A run that is named is among them whatever it is.
@@ -126,6 +192,9 @@ func retryOne(ctx context.Context, c *cli.Client, r *find.Run, dryRun bool) (ret
 			result.State = requested
 		}
 	}
+	if errors.Is(err, client.ErrStored) {
+		return result, err
+	}
 	if err != nil && ctx.Err() != nil {
 		return result, ctx.Err()
 	}
@@ -133,28 +202,4 @@ func retryOne(ctx context.Context, c *cli.Client, r *find.Run, dryRun bool) (ret
 		result.State, result.Problem = notRetried, sdk.AsError(err).Message
 	}
 	return result, nil
-}
-
-func writeRetried(w io.Writer, results []retried, columns int) error {
-	if len(results) == 0 {
-		_, err := fmt.Fprintln(w, "no run ended like that")
-		return err
-	}
-	var t show.Table
-	t.Row("RUN", "AGENT", "REASON", "RESULT")
-	for _, r := range results {
-		why := string(r.Reason)
-		if r.Code != "" {
-			why += ":" + r.Code
-		}
-		state := r.State
-		if state == requested {
-			state += lookLater
-		}
-		if r.Problem != "" {
-			state += ": " + show.Line(r.Problem, 200)
-		}
-		t.Row(show.Name(r.Run), show.Name(r.Agent), show.Line(why, 28), state)
-	}
-	return t.Write(w, "", columns)
 }

@@ -42,7 +42,7 @@ func listCommand(a *cli.App) *cobra.Command {
 		Use:   "list [FILTER]",
 		Short: "List runs, those that changed last first",
 		Long: "list asks whoever has the index of runs, such as a console, and otherwise reads the store of runs, so it works without a\n" +
-			"worker. Who may not read it is shown the runs that they started, by the workers of the configured agents.\n\n" +
+			"worker. Whoever may not read it is shown the runs that they started, by the workers of the configured agents.\n\n" +
 			"FILTER is of conditions such as status:waiting waits:permission tag.tenant:acme changed>-1h -reason:completed \"lisbon\";\n" +
 			"the flags are short forms of some. Put it in quotes: a shell reads > and \" itself.",
 		Example: "  agentd runs list --status waiting\n  agentd runs list --failed --since 24h\n" +
@@ -109,15 +109,11 @@ func listRefused(ctx context.Context, a *cli.App, c *cli.Client, agent string, l
 }
 
 func printRows(a *cli.App, rows []show.RunRow, more bool) error {
-	return a.Print(rows, func(w io.Writer) error {
-		if err := show.Runs(w, rows, cli.Columns(w)); err != nil {
-			return err
-		}
-		if more {
-			fmt.Fprintln(a.Err, "there are more; see --limit")
-		}
-		return nil
-	})
+	err := a.Print(rows, func(w io.Writer) error { return show.Runs(w, rows, cli.Columns(w)) })
+	if more {
+		fmt.Fprintln(a.Err, "there are more; see --limit")
+	}
+	return err
 }
 
 func cancelCommand(a *cli.App) *cobra.Command {
@@ -155,17 +151,11 @@ func addAgent(cmd *cobra.Command, agent *string) {
 
 func cancelCall(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus, call, reason string) error {
 	done, err := c.Speaking(cli.Source).CancelCall(ctx, client.Run{Agent: s.Agent, Name: s.Run}, call, reason)
-	if err != nil {
-		return err
+	text := "cancelled"
+	if !done {
+		text = "cancel requested; the call had its result before, or a worker has not handled it yet (see agentd runs show)"
 	}
-	return a.Print(callCancelled{s.Run, call, done}, func(w io.Writer) error {
-		text := "cancelled"
-		if !done {
-			text = "cancel requested; the call had its result before, or a worker has not handled it yet (see agentd runs show)"
-		}
-		_, err := fmt.Fprintln(w, text)
-		return err
-	})
+	return tell(a, err, callCancelled{s.Run, call, done}, text)
 }
 
 // callCancelled is a call that somebody wanted cancelled; Cancelled says that it is by now.
@@ -177,35 +167,6 @@ type callCancelled struct {
 
 // cancelPatience is how long the command waits for the run's end. A model call in progress is not interrupted.
 const cancelPatience = 10 * time.Second
-
-// withStatus calls do with a connection and how far a run is.
-func withStatus(ctx context.Context, a *cli.App, run string, do func(*cli.Client, wire.RunStatus) error) error {
-	return a.WithClient(ctx, func(c *cli.Client) error {
-		status, err := locate(ctx, c, "", run)
-		if err != nil {
-			return err
-		}
-		return do(c, status)
-	})
-}
-
-// withExpected is withStatus of a run that may not have begun: where its agent is named, it is taken to begin yet, and to have been started
-// by whoever asks.
-func withExpected(ctx context.Context, a *cli.App, agent, run string, do func(*cli.Client, wire.RunStatus) error) error {
-	if agent == "" {
-		return withStatus(ctx, a, run, do)
-	}
-	return a.WithClient(ctx, func(c *cli.Client) error {
-		status, err := locate(ctx, c, agent, run)
-		if errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
-			status, err = wire.RunStatus{Run: run, Agent: agent, Initiator: c.Who()}, c.Gone(ctx, run)
-		}
-		if err != nil {
-			return err
-		}
-		return do(c, status)
-	})
-}
 
 func cancel(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus, reason string) error {
 	if s.Status == core.StatusDone {
@@ -222,7 +183,14 @@ func cancel(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus, re
 		if problem := notCancelled(s.Run, err); problem != nil {
 			return problem
 		}
-		return printCancelled(a, cancelled{s.Run, true}, "cancelled")
+		return tell(a, nil, cancelled{s.Run, true}, "cancelled")
+	}
+	text := "cancel requested; the run ends when a worker has handled it"
+	if s.Status == "" {
+		text = "cancel requested; the run has not begun, and the cancel waits two minutes for it"
+	}
+	if ctx.Err() != nil {
+		return tell(a, client.ErrStored, cancelled{s.Run, false}, text+lookLater)
 	}
 	why, err := c.Refusal(ctx, wire.ControlCancel, s.Agent, wire.NewRunKey(s.Run), who, "")
 	if why != nil {
@@ -231,11 +199,7 @@ func cancel(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus, re
 	if err != nil && !cli.NotPermitted(err) {
 		return err
 	}
-	text := "cancel requested; the run ends when a worker has handled it"
-	if s.Status == "" {
-		text = "cancel requested; the run has not begun, and the cancel waits two minutes for it"
-	}
-	return printCancelled(a, cancelled{s.Run, false}, text+lookLater)
+	return tell(a, nil, cancelled{s.Run, false}, text+lookLater)
 }
 
 // notCancelled is what keeps a run from having been cancelled for which err was waited: it has ended otherwise, or nothing is known of it.
@@ -250,13 +214,6 @@ func notCancelled(run string, err error) error {
 		return sdk.Errorf(sdk.CodeUnknownRun, "run %s ended before it was cancelled (%s)", run, wire.ReasonCompleted)
 	}
 	return err
-}
-
-func printCancelled(a *cli.App, of cancelled, text string) error {
-	return a.Print(of, func(w io.Writer) error {
-		_, err := fmt.Fprintln(w, text)
-		return err
-	})
 }
 
 // cancelled is a run that was cancelled; Ended says that it has ended by now.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,8 +23,8 @@ func sendCommand(a *cli.App) *cobra.Command {
 		Short: "Send a message into a run",
 		Long: "send tells the model something while it works or waits. What becomes of the message is up to the agent (steering):\n" +
 			"it waits for the next model call, interrupts what is in progress, or is refused.\n" +
-			"send asks the workers of the configured agents for the run, and waits until the run has the message. Without a\n" +
-			"worker it needs the right to read the store of runs.",
+			"send asks the workers of the configured agents for the run, and waits until the run has the message. For a run of\n" +
+			"another agent, or without a worker, it needs the right to read the store of runs.",
 		Example:           "  agentd runs send order-7 'Take the train instead.'",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: a.CompleteRuns,
@@ -39,9 +38,12 @@ func sendCommand(a *cli.App) *cobra.Command {
 }
 
 func send(ctx context.Context, a *cli.App, c *cli.Client, agent string, urgent bool, run, text string) error {
-	status, err := locate(ctx, c, agent, run)
+	status, known, err := locate(ctx, c, agent, run)
 	if err != nil {
 		return err
+	}
+	if !known {
+		return cli.NotThere(run)
 	}
 	if err := refusesMessage(c, status); err != nil {
 		return err
@@ -52,17 +54,26 @@ func send(ctx context.Context, a *cli.App, c *cli.Client, agent string, urgent b
 		say = speaking.SendUrgent
 	}
 	heard, err := say(ctx, client.Run{Agent: status.Agent, Name: run}, text)
-	if err != nil {
+	answer := "the run has the message"
+	if !heard {
+		answer = "sent; the run gets the message when a worker has handled it" + lookLater
+	}
+	return tell(a, err, sent{run, heard}, answer)
+}
+
+// tell prints what became of a request, also of one that is stored and was not waited for, which a person interrupted. err is that of the request.
+func tell(a *cli.App, err error, became any, text string) error {
+	if err != nil && !errors.Is(err, client.ErrStored) {
 		return err
 	}
-	return a.Print(sent{run, heard}, func(w io.Writer) error {
-		answer := "the run has the message"
-		if !heard {
-			answer = "sent; the run gets the message when a worker has handled it" + lookLater
-		}
-		_, err := fmt.Fprintln(w, answer)
+	printing := a.Print(became, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, text)
 		return err
 	})
+	if printing == nil && err != nil {
+		return cli.Exit(cli.ExitInterrupted)
+	}
+	return printing
 }
 
 // lookLater is where it says what became of a request that no worker has handled yet, and may refuse.
@@ -72,56 +83,6 @@ const lookLater = " (if it is refused: agentd dlq list)"
 type sent struct {
 	Run   string `json:"run"`
 	Heard bool   `json:"heard"`
-}
-
-// locate asks workers for a run: those of one agent, or of all that are configured. Where no worker answers, the store knows.
-func locate(ctx context.Context, c *cli.Client, agent, run string) (wire.RunStatus, error) {
-	agents := []string{agent}
-	if agent == "" {
-		agents = nil
-		for i := range c.Config.Agents {
-			agents = append(agents, c.Config.Agents[i].Name)
-		}
-	}
-	asking := c.Speaking(cli.Source)
-	var silent []string
-	for _, name := range agents {
-		status, err := asking.Status(ctx, client.Run{Agent: name, Name: run})
-		switch {
-		case err == nil:
-			return status, nil
-		case errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}):
-		case errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}), errors.Is(err, context.DeadlineExceeded):
-			silent = append(silent, name)
-		default:
-			return wire.RunStatus{}, err
-		}
-	}
-	if len(agents) > 0 && silent == nil {
-		return wire.RunStatus{}, c.Unknown(ctx, run)
-	}
-	return stored(ctx, c, run, silent)
-}
-
-// stored is what the store says of a run whose agent no worker serves now.
-func stored(ctx context.Context, c *cli.Client, run string, silent []string) (wire.RunStatus, error) {
-	store, err := c.OpenStore(ctx)
-	if err != nil {
-		return wire.RunStatus{}, err
-	}
-	last, err := cli.Head(ctx, store, run)
-	err = errors.Join(err, store.Close())
-	switch {
-	case err == nil:
-		h := &last.Head
-		return wire.RunStatus{
-			Run: h.Run, Agent: h.Agent, Status: h.Status, Reason: h.Reason, Heard: h.Heard, Init: h.Generation().Token, Called: h.Init.Reply != nil,
-			Initiator: h.Init.Who,
-		}, nil
-	case len(silent) > 0 && !errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}):
-		return wire.RunStatus{}, fmt.Errorf("no worker of %s answers, and the store cannot be read: %w", strings.Join(silent, ", "), err)
-	}
-	return wire.RunStatus{}, err
 }
 
 // refusesMessage says what is known of a run that would not take the message, before it is sent.

@@ -17,8 +17,8 @@ func showCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show RUN",
 		Short: "Show a run: conversation, calls, counters, result and journal",
-		Long: "show reads the run's journal from the store, so it works without a worker. --verbose shows texts in full. Who may not\n" +
-			"read the store is shown what workers tell: the run's state, what it waits for, and its result.",
+		Long: "show reads the run's journal from the store, so it works without a worker. --verbose shows texts in full. Whoever may\n" +
+			"not read the store is shown what workers tell: the run's state, what it waits for, and its result.",
 		Args: cobra.ExactArgs(1), ValidArgsFunction: a.CompleteRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := a.WithRun(cmd.Context(), args[0], func(c *cli.Client, store runner.Store, last core.Entry) error {
@@ -64,5 +64,5 @@ func showRun(ctx context.Context, a *cli.App, c *cli.Client, store runner.Store,
 }
 
 func printDetails(a *cli.App, d show.RunDetails) error {
-	return a.Print(d, func(w io.Writer) error { return d.Write(w, cli.Columns(w), a.Verbose) })
+	return a.Print(d, func(w io.Writer) error { return d.Write(w, cli.Columns(w), a.Verbose, a.CommandLine) })
 }

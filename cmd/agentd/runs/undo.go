@@ -64,19 +64,23 @@ func undo(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus, name
 	}
 	asking := c.Speaking(cli.Source)
 	generation, taken, err := asking.Undo(ctx, client.Run{Agent: s.Agent, Name: s.Run}, named...)
-	if err != nil {
+	switch {
+	case errors.Is(err, client.ErrStored):
+		return notYet(a, undone{s.Run, requested, calls}, cli.ExitInterrupted)
+	case err != nil:
 		return err
-	}
-	if !taken {
-		return printUndone(a, undone{s.Run, requested, calls})
+	case !taken:
+		return notYet(a, undone{s.Run, requested, calls}, cli.ExitFailure)
 	}
 	waiting, stop := context.WithTimeout(ctx, cancelPatience)
 	defer stop()
 	_, err = c.WaitDone(waiting, s.Agent, wire.NewRunKey(s.Run), generation.Init)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return printUndone(a, undone{s.Run, "going on", calls})
-	}
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return notYet(a, undone{s.Run, goingOn, calls}, cli.ExitInterrupted)
+	case errors.Is(err, context.DeadlineExceeded):
+		return notYet(a, undone{s.Run, goingOn, calls}, cli.ExitFailure)
+	case err != nil:
 		return err
 	}
 	ended, err := asking.Status(ctx, client.Run{Agent: s.Agent, Name: s.Run})
@@ -98,14 +102,24 @@ func undo(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus, name
 	return nil
 }
 
+const goingOn = "going on"
+
+// notYet prints what has not been undone yet, and ends the command with a code: whoever goes on where it succeeds relies on it.
+func notYet(a *cli.App, u undone, code int) error {
+	if err := printUndone(a, u); err != nil {
+		return err
+	}
+	return cli.Exit(code)
+}
+
 func printUndone(a *cli.App, u undone) error {
 	return a.Print(u, func(w io.Writer) error {
 		text := u.State
 		switch u.State {
 		case requested:
 			text = "requested; a worker takes the run up when one can" + lookLater
-		case "going on":
-			text = "going on; see agentd runs follow " + show.ShellQuote(u.Run)
+		case goingOn:
+			text = "going on; see " + a.CommandLine("runs", "follow", u.Run)
 		}
 		if _, err := fmt.Fprintln(w, text); err != nil {
 			return err

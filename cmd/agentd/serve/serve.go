@@ -47,7 +47,7 @@ func Command(a *cli.App) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&f.provision, "provision", false, "make the streams and consumers that the agents need")
 	cmd.Flags().StringVar(&f.http, "http", "", "address for GET /livez, /readyz and /metrics, such as :8080")
-	cmd.Flags().DurationVar(&f.grace, "grace", 30*time.Second, "how long a stopping worker finishes its steps")
+	cli.DurationVar(cmd.Flags(), &f.grace, "grace", 30*time.Second, "how long a stopping worker finishes its steps")
 	return cmd
 }
 

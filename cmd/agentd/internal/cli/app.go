@@ -47,7 +47,7 @@ const (
 	ExitUsage       = 2   // wrong flags, arguments or configuration
 	ExitRun         = 3   // the run ended with an error event
 	ExitFindings    = 4   // check, doctor or reconcile found what is not in order
-	ExitInterrupted = 130 // interrupted, and nothing was changed: what was followed goes on
+	ExitInterrupted = 130 // interrupted: what was followed goes on, and what was stored before is done
 )
 
 // program is what the command calls itself.
@@ -92,15 +92,17 @@ func Exit(code int) error { return &exitError{code: code} }
 // App is what all commands share.
 type App struct {
 	Streams
-	// output is "text" or "json".
+	// Output is "text" or "json", of some commands also "yaml".
 	Output string
-	// config and data are the paths of agentd.yaml and of the embedded server's folder; configGiven says that the first
-	// is not the default.
+	// Config and Data are the paths of agentd.yaml and of the embedded server's folder; ConfigGiven says that the first
+	// was named.
 	Config, Data string
 	ConfigGiven  bool
-	NATS, redis  string
+	// NATS and redis are URLs; empty are those of the environment, or of the configuration.
+	NATS, redis string
 	// As is the principal that was named; empty is found out.
-	As      string
+	As string
+	// Verbose logs more, and shows texts in full.
 	Verbose bool
 	// begun is set when a command's own code runs.
 	begun bool
@@ -180,6 +182,7 @@ func (a *App) root(commands []func(*App) *cobra.Command) *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.Output, "output", "o", OutputText, "output format: text or json")
 	flags.StringVarP(&a.Config, "config", "c", defaultConfig, "configuration file")
+	Filled(flags, "config")
 	flags.StringVar(&a.Data, "data", "", "folder of the embedded server (default: AGENTD_DATA, else .agentd beside the configuration)")
 	flags.StringVar(&a.NATS, "nats", "", "NATS servers, such as nats://HOST:4222 (default: NATS_URL, else a running agentd dev)")
 	flags.StringVar(&a.redis, "redis", "", "Redis that keeps the runs, such as redis://HOST:6379/0 (default: REDIS_URL, else JetStream keeps them)")

@@ -45,7 +45,7 @@ func (a *App) WithStore(ctx context.Context, do func(*Client, runner.Store) erro
 // Patience is how long a run may be silent before the command looks for the reason.
 const Patience = 2 * time.Second
 
-// WithRegistry calls do with a connection.
+// WithRegistry calls do with the connection and the registry of contracts.
 func (a *App) WithRegistry(ctx context.Context, do func(*Client, broker.Registry) error) error {
 	return a.WithClient(ctx, func(c *Client) error { return do(c, c.Registry()) })
 }

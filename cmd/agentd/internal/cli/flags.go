@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -12,21 +13,71 @@ import (
 
 // Narrow makes flags refuse an empty value. What they leave out would be in again where the variable of a script is not set.
 func Narrow(flags *pflag.FlagSet, names ...string) {
+	fill(flags, errWide, names)
+}
+
+// Filled makes flags refuse an empty value that would be taken for one where the variable of a script is not set.
+func Filled(flags *pflag.FlagSet, names ...string) {
+	fill(flags, errEmpty, names)
+}
+
+func fill(flags *pflag.FlagSet, empty error, names []string) {
 	for _, name := range names {
 		f := flags.Lookup(name)
-		f.Value = narrow{f.Value}
+		if f.Value = (filled{f.Value, empty}); f.DefValue == "[]" { // help would take it for a default of a type that it does not know
+			f.DefValue = ""
+		}
 	}
 }
 
-var errEmpty = errors.New("it is empty; leave the flag out if everything is meant")
+var (
+	errEmpty = errors.New("it is empty")
+	errWide  = fmt.Errorf("%w; leave the flag out if everything is meant", errEmpty)
+)
 
-type narrow struct{ pflag.Value }
+// filled is a flag that refuses an empty value with an error.
+type filled struct {
+	pflag.Value
+	empty error
+}
 
-func (n narrow) Set(text string) error {
+func (f filled) Set(text string) error {
 	if strings.TrimSpace(text) == "" {
-		return errEmpty
+		return f.empty
 	}
-	return n.Value.Set(text)
+	return f.Value.Set(text)
+}
+
+// DurationVar adds a flag that takes a duration in the form of agentd.yaml, such as 30s or 2d, or 0.
+func DurationVar(flags *pflag.FlagSet, d *time.Duration, name string, value time.Duration, usage string) {
+	*d = value
+	flags.Var((*duration)(d), name, usage)
+}
+
+type duration time.Duration
+
+// String implements pflag.Value; help takes 0 for no default.
+func (d *duration) String() string {
+	if *d == 0 {
+		return "0"
+	}
+	return time.Duration(*d).String()
+}
+
+// Type implements pflag.Value.
+func (*duration) Type() string { return "duration" }
+
+// Set implements pflag.Value.
+func (d *duration) Set(text string) error {
+	if zero, err := time.ParseDuration(text); err == nil && zero == 0 {
+		*d = 0
+		return nil
+	}
+	parsed, err := strict.ParseDuration(text)
+	if err == nil {
+		*d = duration(parsed)
+	}
+	return err
 }
 
 // SinceTime is the beginning of the time that --since names; zero without one.

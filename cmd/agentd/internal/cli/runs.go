@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +15,7 @@ import (
 	"agentd/internal/index"
 	"agentd/internal/index/find"
 	"agentd/internal/runner"
+	"agentd/internal/setup"
 	"agentd/internal/show"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -54,17 +55,18 @@ func (c *Client) Named(ctx context.Context, names []string) (runs []find.Run, er
 		})
 		return err
 	})
+	missing := func(ctx context.Context, name string) error { return c.Unknown(ctx, "", name) }
 	if NotPermitted(err) {
 		var found find.Found
 		found, err = c.shownRuns(ctx, f, 0)
-		runs = found.Runs
+		runs, missing = found.Runs, func(ctx context.Context, name string) error { return c.Untold(ctx, "", name) }
 	}
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(runs, func(r find.Run) bool { return r.Run == name }) {
-			return nil, c.Unknown(ctx, name)
+			return nil, missing(ctx, name)
 		}
 	}
 	return runs, nil
@@ -93,7 +95,7 @@ func (c *Client) RefusedRuns(ctx context.Context, agent string) ([]show.RunRow, 
 			address, err := c.Subjects().Parse(d.Subject())
 			event, unread := wire.DecodeEvent(d.Headers(), d.Data())
 			if err == nil && unread == nil {
-				if row, refused := show.RefusedRow(address.Agent, event, d.Received()); refused {
+				if row, refused := show.RefusedRow(c.agentNamed(address.Agent, event.Type), event, d.Received()); refused {
 					rows = append(rows, row)
 				}
 			}
@@ -106,94 +108,16 @@ func (c *Client) RefusedRuns(ctx context.Context, agent string) ([]show.RunRow, 
 	return rows, err
 }
 
-// Unknown is the error about a run that no store or worker knows.
-func (c *Client) Unknown(ctx context.Context, run string) error {
-	return cmp.Or(c.Gone(ctx, run), notThere(run))
-}
-
-// Gone is why a run that no store or worker knows does not begin any more: it has ended, its init event was refused, or its journal is lost.
-// Nil is a run that may begin yet.
-func (c *Client) Gone(ctx context.Context, run string) error {
-	for i := range c.Config.Agents {
-		agent := c.Config.Agents[i].Name
-		event, ended, err := c.Ended(ctx, agent, wire.NewRunKey(run))
-		if err == nil && !ended || NotPermitted(err) {
-			continue
+// agentNamed is the name of the agent with a subject token: that of a configured one, else of the contract of what it publishes, which is the agent's
+// where it has none of its own. What neither says stays the token.
+func (c *Client) agentNamed(token, eventType string) string {
+	ofType := strings.TrimSuffix(strings.TrimPrefix(eventType, "sys."), ".error")
+	for _, name := range append(setup.AgentNames(c.Config), ofType) {
+		if wire.NameToken(name) == token {
+			return name
 		}
-		if err != nil {
-			return fmt.Errorf("look for the end of run %q: %w", run, err)
-		}
-		if problem := Refused(agent, event); problem != nil {
-			return sdk.Errorf(sdk.CodeUnknownRun, "%s", problem.Message)
-		}
-		return sdk.Errorf(sdk.CodeUnknownRun,
-			"run %q has ended (%v), and its journal is lost, or was removed after its time; if it was lost, restore the store of runs",
-			event.Subject, event.Extensions[wire.TerminationReason])
 	}
-	return c.lost(ctx, run)
-}
-
-// Refused is why a run never began, by the event that says so; nil is an event of one that began.
-func Refused(agent string, end wire.Event) *sdk.Error {
-	if _, refused := show.RefusedRow(agent, end, 0); !refused {
-		return nil
-	}
-	problem, _ := wire.ProblemIn(end.Type, end.Data)
-	err := sdk.Errorf(problem.Code, "run %q never began; its init event was refused: %s: %s", end.Subject, problem.Code, problem.ErrorMessage)
-	err.Faults = problem.Faults
-	return err
-}
-
-// lost is the error about a run without a journal that had begun, as the broker knows by its timer.
-func (c *Client) lost(ctx context.Context, run string) error {
-	timer := c.Subjects().Root() + "." + string(wire.KindTimer) + ".*." + wire.NewRunKey(run).String()
-	var armed []string
-	err := c.Permitted(ctx, func(ctx context.Context) (err error) {
-		armed, err = c.SubjectsUnder(ctx, broker.ZoneTimer, timer)
-		return err
-	})
-	if err != nil && !NotPermitted(err) {
-		return fmt.Errorf("look for the timer of run %q: %w", run, err)
-	}
-	if len(armed) > 0 {
-		return sdk.Errorf(sdk.CodeUnknownRun,
-			"the journal of run %q is lost: the run had begun, and nobody can go on with it; restore the store of runs, or end such runs: agentd reconcile", run)
-	}
-	return nil
-}
-
-// Ended is the last terminal event of a run, if there is one.
-func (c *Client) Ended(ctx context.Context, agent string, run wire.RunKey) (event wire.Event, ended bool, err error) {
-	event, err = c.LastEnd(ctx, agent, run)
-	if errors.Is(err, broker.ErrNotStored) {
-		return wire.Event{}, false, nil
-	}
-	return event, err == nil, err
-}
-
-// NotBegun reports whether who asks workers for a run is told what may pass: that it is not there, or that no worker is.
-func NotBegun(err error) bool {
-	return errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) || errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable})
-}
-
-// Unbegun says why a run whose init event is stored has not begun; asked is what who asks workers for the run was told.
-func (c *Client) Unbegun(ctx context.Context, agent string, asked error) string {
-	var pause broker.AgentPause
-	err := c.Permitted(ctx, func(ctx context.Context) (err error) {
-		pause, err = c.AgentPause(ctx, agent)
-		return err
-	})
-	switch {
-	case err == nil && pause.Paused(): // not all may look
-		return show.Line(agent, show.LineMax) + " is paused; the run begins when it is resumed: agentd agents resume " + show.ShellQuote(agent)
-	case errors.Is(asked, &sdk.Error{Code: sdk.CodeUnavailable}):
-		return show.NoWorker(agent) + c.Meant(agent)
-	}
-	return "the run has not begun yet; its event is stored, and handled when a worker has time for it"
-}
-
-func notThere(run string) error {
-	return sdk.Errorf(sdk.CodeUnknownRun, "run %q does not exist, or no worker has begun it yet; see: agentd runs list", run)
+	return token
 }
 
 // shownRuns are the runs of the configured agents that workers show this user.
@@ -201,6 +125,9 @@ func (c *Client) shownRuns(ctx context.Context, f index.Filter, limit int) (foun
 	if f.Uses(find.Untold...) {
 		return found, sdk.Errorf(sdk.CodePermissionDenied,
 			"this user may not read the store of runs, and workers do not tell what the filter asks for; ask for the status, agent, reason or tags, or use the operator's user")
+	}
+	if len(c.Config.Agents) == 0 {
+		return found, sdk.Errorf(sdk.CodeConfig, "this user may not read the store of runs, and no agents are configured whose workers could be asked; name their configuration with --config")
 	}
 	asking, now := c.Speaking(Source), time.UnixMilli(c.Now())
 	for i := range c.Config.Agents {
@@ -221,7 +148,7 @@ func (c *Client) shownRuns(ctx context.Context, f index.Filter, limit int) (foun
 func Head(ctx context.Context, store runner.Store, run string) (core.Entry, error) {
 	last, err := store.Head(ctx, wire.NewRunKey(run))
 	if errors.Is(err, runner.ErrNotFound) {
-		return core.Entry{}, notThere(run)
+		return core.Entry{}, NotThere(run)
 	}
 	if err != nil {
 		return core.Entry{}, err
@@ -238,7 +165,7 @@ func (a *App) WithRun(ctx context.Context, run string, do func(*Client, runner.S
 			return err
 		})
 		if errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
-			return c.Unknown(ctx, run)
+			return c.Unknown(ctx, "", run)
 		}
 		if err != nil {
 			return err

@@ -44,7 +44,7 @@ func commandPath(root *cobra.Command, args []string) string {
 // wanted is what a flag of a type takes, in words.
 var wanted = map[string]string{
 	"int": "a whole number", "uint64": "a whole number from 0", "float64": "a number", "bool": "true or false",
-	"duration": "a duration such as 30s or 15m", "stringToString": "KEY=VALUE",
+	"duration": "a duration such as 30s, 15m or 2d", "stringToString": "KEY=VALUE",
 }
 
 // What cobra says of flags that go together. Its errors have no types.
@@ -57,8 +57,8 @@ var (
 // inOwnWords says what is wrong with flags: pflag repeats what Go's parsers say, and cobra speaks of groups.
 func inOwnWords(err error) error {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		if errors.Is(invalid, errEmpty) {
-			return fmt.Errorf("--%s: %w", invalid.GetFlag().Name, errEmpty)
+		if cause := errors.Unwrap(invalid); errors.Is(cause, errEmpty) {
+			return fmt.Errorf("--%s: %w", invalid.GetFlag().Name, cause)
 		}
 		if want := wanted[invalid.GetFlag().Value.Type()]; want != "" {
 			return fmt.Errorf("--%s: want %s, got %q", invalid.GetFlag().Name, want, invalid.GetValue())

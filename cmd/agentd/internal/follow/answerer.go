@@ -31,8 +31,9 @@ type answerer struct {
 	lines *cli.Lines
 	// asked has a token when the run may have asked something.
 	asked chan struct{}
-	// answered are calls that need no answer any more.
+	// answered are calls that need no answer of this command any more, and unsent the answers that no worker has taken.
 	answered map[string]bool
+	unsent   map[string]string
 }
 
 // hear takes a milestone of the run.
@@ -85,10 +86,24 @@ func (d *answerer) answer(ctx context.Context) error {
 		if sdk.AsksPermission(call.Type) || d.answered[call.Call] {
 			continue
 		}
-		d.answered[call.Call] = true
-		text, ok := d.obtain(ctx, call)
-		if !ok {
-			continue
+		if err := d.reply(ctx, run, call); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reply gets an answer to a call and sends it. One that no worker takes is kept for the next time, and where one is refused another is asked for.
+func (d *answerer) reply(ctx context.Context, run client.Run, call client.Call) error {
+	for {
+		text, again := d.unsent[call.Call]
+		if !again {
+			var ok bool
+			if text, ok = d.obtain(ctx, call); !ok {
+				d.answered[call.Call] = true // by others
+				return nil
+			}
+			d.unsent[call.Call] = text
 		}
 		reply := client.Reply{Text: text}
 		if call.Type == sdk.TypeConversationTurn && text == EndWord {
@@ -96,15 +111,26 @@ func (d *answerer) answer(ctx context.Context) error {
 		}
 		outcome, err := d.client.Answer(ctx, run, call.Call, reply)
 		switch {
-		case cli.NotPermitted(err):
+		case ctx.Err() != nil || cli.NotPermitted(err):
 			return err
-		case err != nil && ctx.Err() == nil:
+		case errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}):
+			if !again {
+				d.progress.Note(show.LabelWaits, "for a worker to take the answer, which is sent again")
+			}
+			return err
+		case err == nil && outcome.State != client.OutcomeRefused, errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}):
+			d.answered[call.Call] = true
+		}
+		delete(d.unsent, call.Call)
+		if err != nil {
 			d.progress.Note(show.LabelError, err.Error())
-		case outcome.State == client.OutcomeRefused:
+		} else if outcome.State == client.OutcomeRefused {
 			d.progress.Note(show.LabelError, "the run refused the answer: "+outcome.Refused)
 		}
+		if d.answered[call.Call] {
+			return nil
+		}
 	}
-	return nil
 }
 
 // obtain shows the question and gets an answer, if anybody here has one.

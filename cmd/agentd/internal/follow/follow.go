@@ -55,7 +55,7 @@ func New(a *cli.App, conn *cli.Client, run Run, o Options) *follower {
 	}
 	d := &answerer{
 		a: a, client: conn.Speaking(cli.Source), progress: p, run: run, answers: o.answers,
-		lines: terminal(a), asked: make(chan struct{}, 1), answered: map[string]bool{},
+		lines: terminal(a), asked: make(chan struct{}, 1), answered: map[string]bool{}, unsent: map[string]string{},
 	}
 	return &follower{a: a, conn: conn, run: run, o: o, Progress: p, desk: d}
 }
@@ -141,15 +141,29 @@ func (f *follower) end(ctx context.Context) (event wire.Event, err error) {
 		if !cli.NotBegun(err) {
 			return wire.Event{}, err
 		}
-		refused, ended, err := f.conn.Ended(ctx, f.run.Agent, f.run.Key)
+		last, ended, err := f.conn.Ended(ctx, f.run.Agent, f.run.Key)
+		if err == nil {
+			init, err = f.anew(ctx, last)
+		}
+		if init != "" {
+			continue
+		}
 		if ended || err != nil {
-			return refused, err
+			return last, err
 		}
 		if err := retry.Sleep(ctx, pauses.Next()); err != nil {
 			return wire.Event{}, fmt.Errorf("wait for run %s to begin: %w", f.run.Subject, err)
 		}
 	}
 	return f.conn.WaitDone(ctx, f.run.Agent, f.run.Key, init)
+}
+
+// anew is the token of the init event that waits after one of the same name was refused, as last says; empty is that there is none.
+func (f *follower) anew(ctx context.Context, last wire.Event) (init string, err error) {
+	if cli.Refused(f.run.Agent, last) == nil {
+		return "", nil
+	}
+	return f.conn.Waiting(ctx, f.run.Agent, f.run.Subject)
 }
 
 // begins is how soon it is looked again whether a run has begun.
@@ -294,6 +308,7 @@ func resultText(data json.RawMessage) string {
 func AddFlags(cmd *cobra.Command, o *Options) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.answers, "answer", nil, "answer to the next question of the run (repeatable)")
-	flags.DurationVar(&o.timeout, "timeout", 0, "stop following after this long, such as 30s (0: never)")
+	cli.Filled(flags, "answer")
+	cli.DurationVar(flags, &o.timeout, "timeout", 0, "stop following after this long, such as 30s (0: never)")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
 }
