@@ -85,7 +85,8 @@ func shownRun(t *testing.T, h *harness.Harness, run harness.Run) string {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if err := details.Write(&out, 120, true); err != nil {
+	command := func(args ...string) string { return "agentd " + strings.Join(args, " ") }
+	if err := details.Write(&out, 120, true, command); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()

@@ -50,7 +50,7 @@ func (a *asking) Ask(_ context.Context, _ string, _ wire.Query, answer any) erro
 	return nil
 }
 
-func (a *asking) WatchLive(_ string, _ wire.RunKey, handle func(wire.Live), _ func()) (func() error, error) {
+func (a *asking) WatchLive(_ string, _ wire.RunKey, handle func(wire.Live), _ func(error)) (func() error, error) {
 	a.live = handle
 	return func() error { return nil }, nil
 }
