@@ -11,6 +11,8 @@ import * as wire from "./wire.js";
 
 // A delivery lasts 14.3 s unless it is extended.
 const HEARTBEAT = 5000, PULL = 30_000;
+// How long an answer that is not stored yet waits at first, and as often it is tried when the service is to end.
+const PAUSES = [50, 200, 1000, 3000];
 // How long a pull takes where no calls came, so that it is soon known that they come again.
 const SHORT_PULL = 1000;
 // How long a call may wait here for a slot before others are given it.
@@ -377,24 +379,27 @@ export class Serving {
     }
   }
 
-  /** Stores the answer, once. */
+  /**
+   * Stores the answer, once. While the server is away, or its stream is full, the call stays in hand: its handler is not to do again what it did.
+   */
   async #store(subject, event) {
     const headers = newHeaders();
     headers.set("Content-Type", wire.structured["Content-Type"]);
     headers.set("Nats-Expected-Last-Subject-Sequence", "0");
     const body = wire.encode(event);
-    for (const pause of [50, 200, 1000, 3000, 0]) {
-      let stored;
+    for (let tried = 0; tried < PAUSES.length || !this.signal.aborted; tried++) {
+      let why;
       try {
-        stored = (await wire.request(this.nc, subject, body, { headers })).json();
+        const { error } = (await wire.request(this.nc, subject, body, { headers })).json();
+        if (!error || error.err_code === wire.WRONG_LAST_SEQUENCE) return; // or it was stored by an earlier delivery
+        why = error.description;
+        if (!wire.isFull(error)) throw new Error(`the answer is refused: ${why}`);
       } catch (error) {
         if (!(error instanceof Unavailable) || !error.retryable) throw error;
-        this.log.warn(`the answer to call ${event.parentid} is not stored yet: ${error.message}`);
-        await sleep(pause);
-        continue;
+        why = error.message;
       }
-      if (!stored.error || stored.error.err_code === wire.WRONG_LAST_SEQUENCE) return; // or it was stored by an earlier delivery
-      throw new Error(`the answer is refused: ${stored.error.description}`);
+      this.log.warn(`the answer to call ${event.parentid} is not stored yet: ${why}`);
+      await sleep(PAUSES[tried] ?? HEARTBEAT);
     }
     throw new Unavailable("the broker does not store the answer");
   }

@@ -24,6 +24,14 @@ const ALPHABET = "abcdefghijklmnopqrstuvwxyz234567";
 /** The server refuses with this code to store a second message on a subject. */
 export const WRONG_LAST_SEQUENCE = 10071;
 
+// With these codes the server says that a limit of JetStream or of the account is reached, and with the last one that a stream has not stored a
+// message; its description says why: "maximum bytes exceeded" at a limit of the stream itself.
+const EXHAUSTED = [10002, 10023, 10028, 10047], NOT_STORED = 10077;
+
+/** Whether the server's refusal to store a message says that there is no room for it. */
+export const isFull = ({ err_code, description }) =>
+  EXHAUSTED.includes(err_code) || (err_code === NOT_STORED && String(description).startsWith("maximum "));
+
 export const structured = { "Content-Type": "application/cloudevents+json" };
 
 export function t26(...parts) {

@@ -200,6 +200,45 @@ func TestSDKs_AnswersThatCannotBeSent(t *testing.T) {
 	}
 }
 
+// An answer for which there is no room stays in hand until there is: its handler is not called again meanwhile.
+func TestSDKs_KeepAnAnswerUntilThereIsRoom(t *testing.T) {
+	t.Parallel()
+	for name, service := range map[string]func(*testing.T) command{
+		"python": func(t *testing.T) command { return pythonSDKService(t, "unsendable_sdk.py") },
+		"node":   func(t *testing.T) command { return nodeSDKService(t, "unsendable_sdk.mjs") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, docContract(t), time.Minute, city("Bern"))
+			s := said{w, run(t, service(t), w.host)}
+			w.PublishRaw("agentd.in.local.other.desk."+wire.NewRunKey("other").String()+".x", nil)
+			w.limitAnswers(1)
+			r := w.start("trip")
+			s.eventually("not stored yet: maximum messages exceeded")
+			w.limitAnswers(-1)
+			if got := w.results(r); len(got) != 1 || !strings.Contains(got[0].Text, "sunny in Bern") {
+				t.Errorf("the model was told %+v", got)
+			}
+			w.settled()
+			s.times(1, "CALLED Bern")
+		})
+	}
+}
+
+// limitAnswers sets how many messages the stream of answers may have.
+func (w *world) limitAnswers(most int64) {
+	w.t.Helper()
+	stream, err := w.Conn().JetStream().Stream(w.t.Context(), "AGENTD_IN")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	config := stream.CachedInfo().Config
+	config.MaxMsgs = most
+	if _, err := w.Conn().JetStream().UpdateStream(w.t.Context(), config); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // A program that cancels its service, as it ends, has left what it had in hand to others.
 func TestPythonSDK_CancelledService(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import importlib.util
 import inspect
+import itertools
 import json
 import logging
 import signal
@@ -28,6 +29,8 @@ PULL = 30.0
 SHORT_PULL = 1.0
 # How long a call may wait here for a slot before others are given it.
 PATIENCE = 1.0
+# How often an answer is tried to be stored when the service is to end.
+TRIES_AT_THE_END = 4
 # The server says with these codes that it has no such stream, or no such consumer.
 MISSING = (10059, 10014)
 # The wire has costs up to here.
@@ -469,20 +472,28 @@ class _Serving:
             return await self._store(subject, self._failure(answer, large if e.code == "too_large" else INTERNAL))
 
     async def _store(self, subject: str, event: dict[str, Any]) -> bool:
-        """Stores the answer, once. False leaves the call to another delivery."""
+        """Stores the answer, once. While the server is away, or its stream is full, the call stays in hand: its handler is not to do again what
+        it did. False leaves it to another delivery: the server refuses the answer, or the service is to end."""
         body, headers = wire.encode(event), wire.STRUCTURED | {"Nats-Expected-Last-Subject-Sequence": "0"}
-        for pause in (0.05, 0.2, 1.0, 3.0, 0.0):
+        pauses = itertools.chain((0.05, 0.2, 1.0, 3.0), itertools.repeat(HEARTBEAT))
+        tried = 0
+        while tried < TRIES_AT_THE_END or not self.stop.is_set():
             try:
                 stored = json.loads((await self.transport.request(subject, body, headers)).data)
+                error = stored.get("error")
+                if not error or error.get("err_code") == WRONG_LAST_SEQUENCE:
+                    return True  # or it was stored by an earlier delivery
+                why = str(error.get("description"))
+                if not wire.is_full(error):
+                    log.error("the answer to call %s is refused: %s", event["parentid"], why)
+                    return False
             except Unavailable as e:
-                log.warning("the answer to call %s is not stored yet: %s", event["parentid"], _reason(e))
-                await asyncio.sleep(pause)
-                continue
-            error = stored.get("error")
-            if not error or error.get("err_code") == WRONG_LAST_SEQUENCE:
-                return True  # or it was stored by an earlier delivery
-            log.error("the answer to call %s is refused: %s", event["parentid"], error.get("description"))
-            return False
+                if not e.retryable:
+                    raise
+                why = _reason(e)
+            log.warning("the answer to call %s is not stored yet: %s", event["parentid"], why)
+            tried += 1
+            await asyncio.sleep(next(pauses))
         return False
 
 

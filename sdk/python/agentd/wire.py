@@ -98,6 +98,17 @@ def call_of(event_id: str) -> tuple[str, int, str] | None:
     return call, attempt, domain
 
 
+# With these codes the server says that a limit of JetStream or of the account is reached, and with the last one that a stream has not stored a
+# message; its description says why: "maximum bytes exceeded" at a limit of the stream itself.
+_EXHAUSTED, _NOT_STORED = (10002, 10023, 10028, 10047), 10077
+
+
+def is_full(error: dict[str, Any]) -> bool:
+    """Whether the server's refusal to store a message says that there is no room for it."""
+    code = error.get("err_code")
+    return code in _EXHAUSTED or code == _NOT_STORED and str(error.get("description")).startswith("maximum ")
+
+
 def reply_subject(delivered: str) -> str:
     """Where a call that was delivered on a subject is answered: nothing in the call itself may say so."""
     root, kind, rest = delivered.split(".", 2)
