@@ -146,7 +146,7 @@ func (s *story) calling(tools ...string) core.Replied {
 	for _, tool := range tools {
 		reply.Calls = append(reply.Calls, sdk.ToolRequest{Name: tool, Arguments: `{}`})
 	}
-	return core.Replied{Reply: reply, Plan: core.PlanRound(s.spec, &s.head, nil, reply, nil, now)}
+	return core.Replied{Reply: reply, Admission: core.Admit(s.spec, &s.head, nil, reply, nil, now)}
 }
 
 func steps() map[string]func(*story) {

@@ -48,8 +48,8 @@ func judge(t *testing.T, d decision) []audit.Violation {
 		d.terms(&terms)
 	}
 	reply := s.calling("book")
-	reply.Plan.Rule(0, core.Ruling{Verdict: core.VerdictAsk, Terms: terms})
-	reply.Plan.Ask(0, json.RawMessage(`{}`))
+	reply.Admission.Rule(0, core.Ruling{Verdict: core.VerdictAsk, Terms: terms})
+	reply.Admission.Ask(0, json.RawMessage(`{}`))
 	s.commit(reply, nil)
 	request := s.head.Calls[1].ID
 	ref, _ := wire.ParseCallRef(request)

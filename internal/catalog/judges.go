@@ -51,7 +51,7 @@ func judgesOf(into *runner.Agent, a sdk.Agent, tools *toolbox.Toolbox) error {
 	if err != nil {
 		return err
 	}
-	into.Gate = gate
+	into.CheckOutput = gate
 	if !into.Core.Judged {
 		return nil
 	}

@@ -138,9 +138,9 @@ func callsHash(asked []*Call) string {
 	return sdk.CallsHash(hashes)
 }
 
-// asked are the calls of the plan that people are asked for, those together that one request asks for. opened are the calls as the plan has
+// asked are the calls of the admission that people are asked for, those together that one request asks for. opened are the calls as the round has
 // opened them: nobody is asked for one that has its result.
-func (p *RoundPlan) asked(opened []Call) [][]int {
+func (p *Admission) asked(opened []Call) [][]int {
 	var groups [][]int
 	var sizes []int
 	for i := range p.Calls {
@@ -160,14 +160,14 @@ func (p *RoundPlan) asked(opened []Call) [][]int {
 	return groups
 }
 
-// batchID names the event that asks for those calls of the plan together; empty where each has its own.
-func (t *transition) batchID(plan *RoundPlan, calls []int) string {
-	if !plan.Calls[calls[0]].ruling.Terms.Batch {
+// batchID names the event that asks for those calls of the admission together; empty where each has its own.
+func (t *transition) batchID(admission *Admission, calls []int) string {
+	if !admission.Calls[calls[0]].ruling.Terms.Batch {
 		return ""
 	}
 	ids := make([]string, len(calls))
 	for i, c := range calls {
-		ids[i] = plan.Calls[c].ID
+		ids[i] = admission.Calls[c].ID
 	}
 	h := &t.Head
 	covered, _ := json.Marshal(ids) // call ids are letters, digits and hyphens

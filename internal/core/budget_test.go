@@ -98,7 +98,7 @@ func (f *family) reply(r *rig, depth int) core.Replied {
 	ev := r.replied(`{"response":"done"}`, calls...)
 	ev.Reply.Usage = sdk.Usage{Prompt: int64(pick(f.T, 40, "prompt")), Completion: int64(1 + pick(f.T, 20, "completion"))}
 	if len(calls) > 0 {
-		ev.Plan = r.plan(ev.Reply)
+		ev.Admission = r.plan(ev.Reply)
 	}
 	size := ev.Reply.Usage.Prompt + ev.Reply.Usage.Completion
 	f.used += size

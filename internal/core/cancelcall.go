@@ -46,7 +46,7 @@ func cancelledResult(c *Call, reason string) Result {
 }
 
 // maybeMade reports whether an open call may have taken effect.
-func (c *Call) maybeMade() bool { return c.Held == "" && !c.Queued && !c.awaitsJudgement() }
+func (c *Call) maybeMade() bool { return c.Held == "" && !c.Queued && !c.awaitsRuling() }
 
 // withdrawQuestions takes back what people are asked for a call: its permission, or what its tool wants to know.
 func (t *transition) withdrawQuestions(call string) {

@@ -234,7 +234,7 @@ func (s *State) Untold() []sdk.Content {
 }
 
 // refusePending refuses calls that are open already: they have results yet to come.
-func (p *RoundPlan) refusePending(h *Head) {
+func (p *Admission) refusePending(h *Head) {
 	for i := range p.Calls {
 		c := &p.Calls[i]
 		pending := func(o *Call) bool {

@@ -34,14 +34,14 @@ func (r *rig) calls(t *testing.T, agents []string, rulings ...core.Ruling) []str
 		requests = append(requests, sdk.ToolRequest{Name: name, Arguments: `{}`})
 	}
 	ev := r.replied("", requests...)
-	for i := range ev.Plan.Calls {
-		if ev.Plan.Calls[i].NeedsRuling() && ev.Plan.Rule(i, rulings[i]) {
-			ev.Plan.Ask(i, []byte(`{"tool":"it"}`))
+	for i := range ev.Admission.Calls {
+		if ev.Admission.Calls[i].NeedsRuling() && ev.Admission.Rule(i, rulings[i]) {
+			ev.Admission.Ask(i, []byte(`{"tool":"it"}`))
 		}
 	}
 	e := mustStep(t, r, r.drive(ev))
 	var became []string
-	for _, planned := range ev.Plan.Calls {
+	for _, planned := range ev.Admission.Calls {
 		result := ""
 		for i := range e.Results {
 			if e.Results[i].Call == planned.ID {

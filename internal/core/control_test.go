@@ -80,7 +80,7 @@ func (x *explorer) hooks(ev *core.Replied) {
 	}
 	switch x.pick(8, "hook") {
 	case 0:
-		ev.Plan = x.rig.plan(ev.Reply, "add", "lookup") // on which nobody rules
+		ev.Admission = x.rig.plan(ev.Reply, "add", "lookup") // on which nobody rules
 	case 1:
 		ev.Context = []sdk.Message{{Role: sdk.RoleUser, Content: sdk.Text(sdk.RoleUser, "by the way").Content, Seen: 1}}
 	case 2:
@@ -92,10 +92,10 @@ func (x *explorer) hooks(ev *core.Replied) {
 			ev.Terminate = &core.Ending{Reason: core.ReasonTerminated, Code: sdk.CodeTerminated, Message: "enough", Detail: "hook"}
 		}
 	case 5:
-		ev.Plan = x.rig.plan(ev.Reply)
-		for i := range ev.Plan.Calls {
-			if ev.Plan.Calls[i].NeedsRuling() {
-				ev.Plan.Rule(i, []core.Ruling{
+		ev.Admission = x.rig.plan(ev.Reply)
+		for i := range ev.Admission.Calls {
+			if ev.Admission.Calls[i].NeedsRuling() {
+				ev.Admission.Rule(i, []core.Ruling{
 					{Verdict: core.VerdictBlock, Reason: "no"}, {Verdict: core.VerdictSet, Result: []byte(`{"set":true}`)},
 				}[x.pick(2, "hook rules")])
 			}

@@ -80,8 +80,8 @@ func (x *explorer) decide(f core.Effect, ev *core.Answered) {
 	}
 	ev.EventID += "-" + ev.Who
 	ev.Decision = &d
-	ev.Plans = x.policy.plans(x.rig.spec, &x.rig.state, f, &d)
-	for _, p := range ev.Plans {
+	ev.Rulings = x.policy.plans(x.rig.spec, &x.rig.state, f, &d)
+	for _, p := range ev.Rulings {
 		if p.Edit.Call.Refusal == nil && x.pick(4, "edit is ruled on") == 0 {
 			p.Edit.Rule([]core.Ruling{{}, {Verdict: core.VerdictDeny}}[x.pick(2, "ruling")])
 		}

@@ -53,16 +53,16 @@ func recordOf(c *Call, d sdk.PermissionDecision, ev Answered) Decision {
 // can be recorded, where nothing else was.
 func (t *transition) decideAll(decisions []RequestDecision, ev Answered) error {
 	var unrecorded error
-	var allowed []carried
+	var allowed []enacted
 	counted := false
 	for _, r := range decisions {
 		c, d := r.Request, r.PermissionDecision
 		d.Scope, d.Reason = cmp.Or(d.Scope, sdk.ScopeCall), clip.Text(d.Reason, maxMessage)
-		plan := ev.plan(c.ID)
-		if len(d.Args) > 0 && !c.Closed() && !plan.Edit.madeFor(c, &d) {
-			return violation(&t.Head, "a decision on %s that edits the arguments needs the plan that was made for it", c.ID)
+		rulings := ev.rulings(c.ID)
+		if len(d.Args) > 0 && !c.Closed() && !rulings.Edit.madeFor(c, &d) {
+			return violation(&t.Head, "a decision on %s that edits the arguments needs the rulings that were made for it", c.ID)
 		}
-		if refusal := t.refuse(c, d, ev, plan); refusal != nil {
+		if refusal := t.refuse(c, d, ev, rulings); refusal != nil {
 			unrecorded = cmp.Or(unrecorded, t.rejected(c, recordOf(c, d, ev), refusal))
 			continue
 		}
@@ -74,7 +74,7 @@ func (t *transition) decideAll(decisions []RequestDecision, ev Answered) error {
 				continue
 			}
 		}
-		allowed = append(allowed, t.carryDecision(c, d, ev, allowed))
+		allowed = append(allowed, t.enact(c, d, ev, allowed))
 	}
 	for _, a := range allowed {
 		if a.reaches() {
@@ -90,9 +90,9 @@ func (t *transition) decideAll(decisions []RequestDecision, ev Answered) error {
 	return unrecorded
 }
 
-// carried is a decision that has closed its request, by those people. repeats says that it grants for later calls what another of the same
+// enacted is a decision that has closed its request, by those people. repeats says that it grants for later calls what another of the same
 // event has granted already.
-type carried struct {
+type enacted struct {
 	request  *Call
 	decision sdk.PermissionDecision
 	by       []string
@@ -100,13 +100,13 @@ type carried struct {
 }
 
 // reaches reports whether the decision lets other held calls be made.
-func (c *carried) reaches() bool {
+func (c *enacted) reaches() bool {
 	return !c.repeats && c.decision.Decision == sdk.DecisionAllow && c.request.Permission.Mode == sdk.PermissionHold &&
 		(c.decision.Scope == sdk.ScopeTool || c.decision.Scope == sdk.ScopePrincipal)
 }
 
 // grants reports whether the decision grants for later calls what another of the same event does on another request.
-func (c *carried) grants(request *Call, d *sdk.PermissionDecision) bool {
+func (c *enacted) grants(request *Call, d *sdk.PermissionDecision) bool {
 	return d.Scope != sdk.ScopeCall && c.decision.Scope == d.Scope && c.decision.Decision == d.Decision && c.request.Tool == request.Tool
 }
 
@@ -170,7 +170,7 @@ func (t *transition) viewed(asked []*Call, ev Answered) error {
 }
 
 // refuse says why a decision does not count, or nil.
-func (t *transition) refuse(c *Call, d sdk.PermissionDecision, ev Answered, plan DecisionPlan) *sdk.Error {
+func (t *transition) refuse(c *Call, d sdk.PermissionDecision, ev Answered, rulings DecisionRulings) *sdk.Error {
 	g, who := c.Permission, ev.Who
 	refused := func(format string, args ...any) *sdk.Error {
 		return sdk.Errorf(sdk.CodeDecisionRefused, format, args...)
@@ -210,7 +210,7 @@ func (t *transition) refuse(c *Call, d sdk.PermissionDecision, ev Answered, plan
 	switch d.Decision {
 	case sdk.DecisionAllow, sdk.DecisionDeny, sdk.DecisionAsk:
 		if len(d.Args) > 0 {
-			return t.refuseEdit(c, plan.Edit, ev.Who)
+			return t.refuseEdit(c, rulings.Edit, ev.Who)
 		}
 		return nil
 	case sdk.DecisionResult:
@@ -285,11 +285,11 @@ func (g *PermissionState) scopes() []sdk.GrantScope {
 	return g.Scopes
 }
 
-// carryDecision closes the request, and lets its call be made or not. What before has granted already is not granted again.
-func (t *transition) carryDecision(c *Call, d sdk.PermissionDecision, ev Answered, before []carried) carried {
-	plan := ev.plan(c.ID)
+// enact closes the request, and lets its call be made or not. What before has granted already is not granted again.
+func (t *transition) enact(c *Call, d sdk.PermissionDecision, ev Answered, before []enacted) enacted {
+	rulings := ev.rulings(c.ID)
 	if len(d.Args) > 0 {
-		d.Args = plan.Edit.Call.Args
+		d.Args = rulings.Edit.Call.Args
 		c.Permission.Told = true
 	}
 	allowed, given := d.Decision == sdk.DecisionAllow, d.Decision == sdk.DecisionResult
@@ -302,7 +302,7 @@ func (t *transition) carryDecision(c *Call, d sdk.PermissionDecision, ev Answere
 	if len(by) == 0 {
 		by = []string{ev.Who}
 	}
-	done := carried{c, d, by, slices.ContainsFunc(before, func(o carried) bool { return o.grants(c, &d) })}
+	done := enacted{c, d, by, slices.ContainsFunc(before, func(o enacted) bool { return o.grants(c, &d) })}
 	if !done.repeats {
 		t.grant(c, d, by)
 	}
@@ -312,7 +312,7 @@ func (t *transition) carryDecision(c *Call, d sdk.PermissionDecision, ev Answere
 	call := &t.Head.Calls[t.Head.call(c.Permission.Call)]
 	switch {
 	case allowed:
-		t.release(call, d, t.enough(c, d, plan.Now, by))
+		t.release(call, d, t.enough(c, d, rulings.Now, by))
 	case d.Decision == sdk.DecisionResult:
 		t.close(call, Result{
 			Call: call.ID, Kind: ResultGiven, Data: d.Result, Event: ev.EventID, Source: ev.Source, Who: ev.Who,

@@ -9,21 +9,21 @@ import (
 	"agentd/sdk"
 )
 
-// EditPlan is the call of a permission request as a decision wants it made: with arguments of the approver. PlanEdit makes it, whoever
-// takes the decision has the policy rule on it, and Step makes the call as planned. One that nobody ruled on is refused.
-type EditPlan struct {
-	Call PlannedCall
+// EditAdmission is the call of a permission request as a decision wants it made: with arguments of the approver. AdmitEdit makes it, whoever
+// takes the decision has the policy rule on it, and Step makes the call as admitted. One that nobody ruled on is refused.
+type EditAdmission struct {
+	Call AdmittedCall
 	// written are the arguments that it was made for.
 	written json.RawMessage
 }
 
-// PlanEdit plans the call of a request as the decision wants it made; nil when it leaves the arguments as they are. held are those that
+// AdmitEdit is the call of a request as the decision wants it made; nil when it leaves the arguments as they are. held are those that
 // the call waits with; only tools of which the agent sets arguments need them (Spec.SetsOf).
-func PlanEdit(spec *Spec, request *Call, d *sdk.PermissionDecision, held json.RawMessage) *EditPlan {
+func AdmitEdit(spec *Spec, request *Call, d *sdk.PermissionDecision, held json.RawMessage) *EditAdmission {
 	if request.Permission == nil || len(d.Args) == 0 {
 		return nil
 	}
-	p := &EditPlan{Call: PlannedCall{ID: request.Permission.Call, Tool: request.Tool}, written: d.Args}
+	p := &EditAdmission{Call: AdmittedCall{ID: request.Permission.Call, Tool: request.Tool}, written: d.Args}
 	p.Call.Args, p.Call.Refusal = spec.edit(request.Tool, d.Args, held)
 	if t := spec.tool(request.Tool); t != nil && t.Reviews != nil {
 		p.Rule(Ruling{Verdict: VerdictAllow}) // what calls it makes are ruled on when they are chosen
@@ -32,13 +32,13 @@ func PlanEdit(spec *Spec, request *Call, d *sdk.PermissionDecision, held json.Ra
 }
 
 // Ruling is what Rule gave the call.
-func (p *EditPlan) Ruling() *Ruling { return &p.Call.ruling }
+func (p *EditAdmission) Ruling() *Ruling { return &p.Call.ruling }
 
 // Rule gives the call its ruling.
-func (p *EditPlan) Rule(r Ruling) { p.Call.ruling = r }
+func (p *EditAdmission) Rule(r Ruling) { p.Call.ruling = r }
 
-// madeFor reports whether the plan is of that decision on a request.
-func (p *EditPlan) madeFor(request *Call, d *sdk.PermissionDecision) bool {
+// madeFor reports whether the admission is of that decision on a request.
+func (p *EditAdmission) madeFor(request *Call, d *sdk.PermissionDecision) bool {
 	return p != nil && p.Call.ID == request.Permission.Call && bytes.Equal(p.written, d.Args)
 }
 
@@ -70,9 +70,9 @@ func (s *Spec) SetsOf(tool string) bool {
 	return t != nil && t.Sets != nil
 }
 
-// refuseEdit says why the call may not be made as the plan has it, or nil: the policy rules on what is made, not on what was
+// refuseEdit says why the call may not be made as it was admitted, or nil: the policy rules on what is made, not on what was
 // asked for.
-func (t *transition) refuseEdit(c *Call, p *EditPlan, who string) *sdk.Error {
+func (t *transition) refuseEdit(c *Call, p *EditAdmission, who string) *sdk.Error {
 	if p.Call.Refusal != nil {
 		return p.Call.Refusal
 	}

@@ -270,7 +270,7 @@ func (x *explorer) outcome() core.Event {
 		return x.review()
 	case core.Undo:
 		ev := x.rig.undoing(next)
-		x.policy.rule(ev.Plan)
+		x.policy.rule(ev.Admission)
 		return ev
 	case core.Park:
 		return core.Parked{Why: core.ParkPaused}
@@ -313,7 +313,7 @@ func (x *explorer) reply() core.Replied {
 		calls[i] = x.request()
 	}
 	ev := x.rig.replied(text, calls...)
-	x.policy.rule(ev.Plan)
+	x.policy.rule(ev.Admission)
 	x.hooks(&ev)
 	return ev
 }

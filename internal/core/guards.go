@@ -93,7 +93,7 @@ func (h *Head) Withdrawn() []string {
 }
 
 // guard refuses the calls of tools that were withdrawn, and finds those whose result is known.
-func (p *RoundPlan) guard(spec *Spec, h *Head, now int64) {
+func (p *Admission) guard(spec *Spec, h *Head, now int64) {
 	for i := range p.Calls {
 		c := &p.Calls[i]
 		if c.Refusal != nil {
@@ -116,7 +116,7 @@ func (p *RoundPlan) guard(spec *Spec, h *Head, now int64) {
 }
 
 // sameCall is equal for calls of one tool with equal arguments.
-func sameCall(c *PlannedCall) string { return sameAs(c.Tool, c.Args) }
+func sameCall(c *AdmittedCall) string { return sameAs(c.Tool, c.Args) }
 
 func sameAs(tool string, args []byte) string {
 	sum := sha256.Sum256([]byte(tool + "\x00" + string(args)))

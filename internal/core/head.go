@@ -302,7 +302,7 @@ func (c *Call) ofModel() bool { return c.Kind == CallService || c.Kind == CallIn
 // runnable reports whether the driver has to deal with the call: an inline tool that nothing keeps from running, or a service
 // whose call has to pass hooks.
 func (c *Call) runnable() bool {
-	return (c.Kind == CallInline || c.awaitsJudgement()) && !c.Closed() && !c.Queued && c.Status != CallSuspended
+	return (c.Kind == CallInline || c.awaitsRuling()) && !c.Closed() && !c.Queued && c.Status != CallSuspended
 }
 
 // attempt is the number of the attempt that was sent last, from 1.

@@ -6,9 +6,9 @@ import (
 	"agentd/sdk"
 )
 
-// awaitsJudgement reports whether a call of a service is to be ruled on once more before it is sent: it was held and is allowed, or its
+// awaitsRuling reports whether a call of a service is to be ruled on once more before it is sent: it was held and is allowed, or its
 // turn has come.
-func (c *Call) awaitsJudgement() bool { return c.Kind == CallService && c.Status == CallResuming }
+func (c *Call) awaitsRuling() bool { return c.Kind == CallService && c.Status == CallResuming }
 
 // Consent is what people have allowed of a call that was held; ok is false for every other.
 func (s *State) Consent(call string) (consent sdk.Consent, ok bool) {
@@ -46,7 +46,7 @@ func (t *transition) passed(calls []string) error {
 			continue
 		}
 		i := h.call(id)
-		if i < 0 || !h.Calls[i].awaitsJudgement() || h.Calls[i].Queued {
+		if i < 0 || !h.Calls[i].awaitsRuling() || h.Calls[i].Queued {
 			return violation(h, "call %s is not to be ruled on once more", id)
 		}
 		c := &h.Calls[i]

@@ -89,7 +89,7 @@ func rarities(t *testing.T, runs, calls transitions) {
 			p[tool] = asks
 		}
 		reply := r.replied("", sdk.ToolRequest{Name: "book", Arguments: "{}"}, sdk.ToolRequest{Name: "charge", Arguments: "{}"})
-		p.rule(reply.Plan)
+		p.rule(reply.Admission)
 		return r, happen(r.drive(reply)), happen
 	}
 

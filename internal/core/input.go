@@ -77,11 +77,11 @@ type UndoAsked struct {
 	Calls []wire.UndoCall
 }
 
-// Undoing makes the call that undoes the next one of Head.Undo, as planned.
+// Undoing makes the call that undoes the next one of Head.Undo, as admitted.
 type Undoing struct {
-	Plan  *RoundPlan
-	Hooks []HookState
-	Notes []Note
+	Admission *Admission
+	Hooks     []HookState
+	Notes     []Note
 }
 
 // Beginning is what a run begins with: the context that was built, and what hooks make of it.
@@ -123,28 +123,28 @@ type Answered struct {
 	Decision *sdk.PermissionDecision
 	Key      string
 	Refused  string
-	// Plans are what whoever takes the decision has had the policy rule on, of each request that it is about.
-	Plans []DecisionPlan
+	// Rulings are what whoever takes the decision has had the policy rule on, of each request that it is about.
+	Rulings []DecisionRulings
 }
 
-// DecisionPlan is of what a decision says of one request.
-type DecisionPlan struct {
+// DecisionRulings are of what a decision says of one request.
+type DecisionRulings struct {
 	Request string
 	// Edit is the call as the decision wants it made, where that edits the arguments.
-	Edit *EditPlan
+	Edit *EditAdmission
 	// Now is what the policy says of the call that the decision allows, as it is to be made; nil where that was not asked, or hooks
 	// have a say too: then the driver asks before it is made.
 	Now *Ruling
 }
 
-// plan is that of a request; the zero plan where there is none.
-func (ev *Answered) plan(request string) DecisionPlan {
-	for _, p := range ev.Plans {
+// rulings are those of a request; the zero DecisionRulings where there are none.
+func (ev *Answered) rulings(request string) DecisionRulings {
+	for _, p := range ev.Rulings {
 		if p.Request == request {
 			return p
 		}
 	}
-	return DecisionPlan{Request: request}
+	return DecisionRulings{Request: request}
 }
 
 // Fired is the run's timer. Now is the broker's clock, Due what the timer was armed for.
@@ -189,11 +189,11 @@ type TagChange struct {
 type TakenOver struct{}
 
 // Replied is a model's reply, with what follows from it: its output when it has no calls (nil when the agent converses), or the
-// plan of its calls.
+// admission of its calls.
 type Replied struct {
-	Reply  sdk.ModelReply
-	Output *Output
-	Plan   *RoundPlan
+	Reply     sdk.ModelReply
+	Output    *Output
+	Admission *Admission
 	// What hooks did: messages to be kept before the reply, what the model was reminded of, notes of suspended calls, what they keep, and how they end the run
 	// instead of making the calls.
 	Context   []sdk.Message

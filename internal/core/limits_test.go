@@ -180,17 +180,17 @@ func TestDecisions_AreBounded(t *testing.T) {
 		spec.NeedsRulings = true
 		r := begun(t, spec)
 		reply := r.replied("", sdk.ToolRequest{Name: "book", Arguments: "{}"})
-		reply.Plan.Rule(0, core.Ruling{Verdict: core.VerdictAsk, Terms: sdk.PermissionTerms{
+		reply.Admission.Rule(0, core.Ruling{Verdict: core.VerdictAsk, Terms: sdk.PermissionTerms{
 			Mode: sdk.PermissionHold, Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopeTool, sdk.ScopeToolPattern},
 			Stages: []sdk.PermissionStage{{Domain: "human.interaction", TimeoutMillis: minute}},
 		}})
-		reply.Plan.Ask(0, []byte("{}"))
+		reply.Admission.Ask(0, []byte("{}"))
 		mustStep(t, r, r.drive(reply))
 		request := r.state.Calls[1]
 		test.decision.ArgsHash = request.Permission.ArgsHash
 		answer := r.answer(r.effect(r.state.Opened, request.ID), 0, "{}")
 		answer.Decision, answer.Received = &test.decision, r.now
-		answer.Plans = []core.DecisionPlan{{Request: request.ID, Edit: core.PlanEdit(spec, &request, &test.decision, nil)}}
+		answer.Rulings = []core.DecisionRulings{{Request: request.ID, Edit: core.AdmitEdit(spec, &request, &test.decision, nil)}}
 		e := mustStep(t, r, r.deliver("decision-1", answer))
 		if size := len(r.lines[len(r.lines)-1]); size > 32<<10 {
 			t.Errorf("%s: the entry has %d bytes", what, size)
@@ -211,7 +211,7 @@ func TestUsage_IsNeverGivenBack(t *testing.T) {
 	ev := r.replied("", sdk.ToolRequest{Name: "find", Arguments: `{}`})
 	ev.Reply.Usage = sdk.Usage{Prompt: -20, Completion: -5, CacheRead: -10, CacheWrite: -10}
 	ev.Reply.Units = -1_500_000
-	ev.Plan = r.plan(ev.Reply)
+	ev.Admission = r.plan(ev.Reply)
 	if e := mustStep(t, r, r.drive(ev)); e.Head.Usage != (sdk.Usage{}) || e.Head.Units != 0 {
 		t.Errorf("the run has used %+v, %d units", e.Head.Usage, e.Head.Units)
 	}

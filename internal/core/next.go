@@ -122,7 +122,7 @@ func inlineCalls(spec *Spec, head *Head) RunTools {
 		}
 		tool := spec.tool(c.Tool)
 		switch {
-		case c.awaitsJudgement():
+		case c.awaitsRuling():
 			a.Judge = append(a.Judge, c)
 		case c.Status == CallRunning && c.Begun != head.Driver.Owner:
 			a.Lost = append(a.Lost, c)

@@ -130,7 +130,7 @@ func denial(tool, reason string) *sdk.Error {
 }
 
 // ask requests permission for the index-th call of the round, alone or in a batch. The call is held, or the model is told to call again.
-func (t *transition) ask(index int, p *PlannedCall, batch string) {
+func (t *transition) ask(index int, p *AdmittedCall, batch string) {
 	h, terms := &t.Head, &p.ruling.Terms
 	asks := sdk.TypePermissionRequest
 	if p.tool.Reviews != nil {

@@ -45,20 +45,20 @@ func encodeReviewed(steps []PlanStep, first int) (json.RawMessage, error) {
 	return wire.Canonicalize(data)
 }
 
-// PlanReview plans the call of a plan of those steps. People have to be asked for it (RoundPlan.Ask), else it is denied.
-func PlanReview(spec *Spec, head *Head, steps []PlanStep, now int64) (*RoundPlan, error) {
+// AdmitReview admits the call of a plan of those steps. People have to be asked for it (Admission.Ask), else it is denied.
+func AdmitReview(spec *Spec, head *Head, steps []PlanStep, now int64) (*Admission, error) {
 	tool := spec.reviewTool()
 	args, err := encodeReviewed(steps, head.Plan.NextNumber())
 	if err != nil || tool == nil {
 		return nil, err
 	}
-	c := PlannedCall{Tool: tool.Name, Args: args, tool: tool}
+	c := AdmittedCall{Tool: tool.Name, Args: args, tool: tool}
 	c.ID = wire.CallID(head.Key(), head.Init.Token, head.Round+1, 0, c.Tool, c.Args)
-	return &RoundPlan{turn: head.turn(), grants: spec.grants(head, now), Calls: []PlannedCall{c}}, nil
+	return &Admission{turn: head.turn(), grants: spec.grants(head, now), Calls: []AdmittedCall{c}}, nil
 }
 
 // reviews reports whether the plan of a round is of a review of those steps.
-func (p *RoundPlan) reviews(h *Head, steps []PlanStep) bool {
+func (p *Admission) reviews(h *Head, steps []PlanStep) bool {
 	args, err := encodeReviewed(steps, h.Plan.NextNumber())
 	return err == nil && p != nil && p.turn == h.turn() && len(p.Calls) == 1 && bytes.Equal(p.Calls[0].Args, args)
 }
@@ -70,10 +70,10 @@ func (s *Spec) reviews(c *Call) bool {
 }
 
 // review has people asked about the plan.
-func (t *transition) review(plan *RoundPlan) error {
+func (t *transition) review(admission *Admission) error {
 	t.Head.Plan.Phase = PhaseReview
 	said := fmt.Sprintf("Plan %d is to be approved.", t.Head.Plan.Made)
-	return t.openRound([]sdk.Content{{Kind: sdk.ContentText, Text: said}}, plan, nil)
+	return t.openRound([]sdk.Content{{Kind: sdk.ContentText, Text: said}}, admission, nil)
 }
 
 // checkReviewed says why the plan of an edited request cannot be; nil for every other request.

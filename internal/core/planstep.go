@@ -202,7 +202,7 @@ func (s *PlanStep) open() bool {
 }
 
 // call notes that the step, or the element at that place, is called; no element is -1.
-func (s *PlanStep) call(element int, c *PlannedCall) {
+func (s *PlanStep) call(element int, c *AdmittedCall) {
 	same := ""
 	if c.tool != nil && !c.tool.ReadOnly {
 		same = sameCall(c)

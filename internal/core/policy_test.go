@@ -65,7 +65,7 @@ func parseTerm(t *testing.T, terms *sdk.PermissionTerms, key string, values []st
 }
 
 // rule rules on the calls of a plan.
-func (p policy) rule(plan *core.RoundPlan) {
+func (p policy) rule(plan *core.Admission) {
 	for i := range plan.Calls {
 		c := &plan.Calls[i]
 		if !c.NeedsRuling() {
@@ -78,17 +78,17 @@ func (p policy) rule(plan *core.RoundPlan) {
 }
 
 // plans are those of the calls that a decision on an open request edits, with the policy's rulings.
-func (p policy) plans(spec *core.Spec, state *core.State, f core.Effect, d *sdk.PermissionDecision) []core.DecisionPlan {
+func (p policy) plans(spec *core.Spec, state *core.State, f core.Effect, d *sdk.PermissionDecision) []core.DecisionRulings {
 	request := state.Answering(f.Call)
 	if request == nil || request.Permission == nil {
 		return nil
 	}
 	decisions, _ := state.DecidedRequests(request, max(f.Attempt, 1), d)
-	var plans []core.DecisionPlan
+	var plans []core.DecisionRulings
 	for _, r := range decisions {
-		if plan := core.PlanEdit(spec, r.Request, &r.PermissionDecision, nil); plan != nil {
+		if plan := core.AdmitEdit(spec, r.Request, &r.PermissionDecision, nil); plan != nil {
 			plan.Rule(p.ruling(plan.Call.Tool))
-			plans = append(plans, core.DecisionPlan{Request: r.Request.ID, Edit: plan})
+			plans = append(plans, core.DecisionRulings{Request: r.Request.ID, Edit: plan})
 		}
 	}
 	return plans

@@ -16,8 +16,8 @@ func (t *transition) replied(ev Replied) error {
 	if h.RoundOpen() || len(h.Undo) > 0 || h.stopping() || len(t.spec.dueContexts(h)) > 0 {
 		return violation(h, "a reply while a round is open or calls are undone, or without its context")
 	}
-	if ev.opensRound() && !ev.Plan.madeFor(h, &ev.Reply) {
-		return violation(h, "a reply with calls needs the plan that was made for it")
+	if ev.opensRound() && !ev.Admission.madeFor(h, &ev.Reply) {
+		return violation(h, "a reply with calls needs the admission that was made for it")
 	}
 	if h.Plan != nil && h.Plan.Phase != PhaseLoop || h.Plan == nil && t.spec.Planning != nil {
 		t.answersPlan()
@@ -42,7 +42,7 @@ func (t *transition) replied(ev Replied) error {
 		if t.spec.finalText(ev.Reply.Text) {
 			t.stopOn(stopText, "text")
 		}
-		return t.openRound(saidBefore(&ev.Reply), ev.Plan, ev.Notes)
+		return t.openRound(saidBefore(&ev.Reply), ev.Admission, ev.Notes)
 	case t.hasLastWord(&ev):
 		return t.conclude(&ev)
 	case len(h.Notes) > 0:
@@ -83,7 +83,7 @@ func (t *transition) conclude(ev *Replied) error {
 	return t.complete(ReasonCompleted, answerCode, ev.Output.Data)
 }
 
-// opensRound reports whether calls of the reply are opened, so that it needs a plan.
+// opensRound reports whether calls of the reply are opened, so that it needs an admission.
 func (ev *Replied) opensRound() bool {
 	return ev.Terminate == nil && ev.Reply.Fault == nil && len(ev.Reply.Calls) > 0
 }
@@ -117,22 +117,22 @@ func saidBefore(reply *sdk.ModelReply) []sdk.Content {
 	return said
 }
 
-// openRound makes the calls that the plan allows, asks for those that need permission, and suspends or goes on. content is what is said
+// openRound makes the calls that are admitted, asks for those that need permission, and suspends or goes on. content is what is said
 // before them.
-func (t *transition) openRound(content []sdk.Content, plan *RoundPlan, notes []Note) error {
-	t.countRound(plan)
+func (t *transition) openRound(content []sdk.Content, admission *Admission, notes []Note) error {
+	t.countRound(admission)
 	t.Head.Round++
 	t.Head.Opened = t.in.Rev
-	granted := plan.grants.standIn(&t.Head)
+	granted := admission.grants.standIn(&t.Head)
 	if granted {
-		t.Head.Grants = slices.Clone(plan.grants.left)
+		t.Head.Grants = slices.Clone(admission.grants.left)
 	}
-	t.Dropped = plan.Dropped
-	part := plan.part(&t.Head)
+	t.Dropped = admission.Dropped
+	part := admission.part(&t.Head)
 	carried := t.Head.Calls
 	t.Head.Calls = nil
-	for i := range plan.Calls {
-		p := &plan.Calls[i]
+	for i := range admission.Calls {
+		p := &admission.Calls[i]
 		content = append(content, sdk.Content{Kind: sdk.ContentToolUse, CallID: p.ID, Tool: p.Tool, Args: p.Args})
 		t.Head.Calls = append(t.Head.Calls, Call{ID: p.ID, Kind: CallInline, Tool: p.Tool, Status: CallNew})
 		if p.granted && !granted {
@@ -144,10 +144,10 @@ func (t *transition) openRound(content []sdk.Content, plan *RoundPlan, notes []N
 		}
 	}
 	t.Head.Calls = append(t.Head.Calls, carried...)
-	for _, calls := range plan.asked(t.Head.Calls) {
-		batch := t.batchID(plan, calls)
+	for _, calls := range admission.asked(t.Head.Calls) {
+		batch := t.batchID(admission, calls)
 		for _, i := range calls {
-			t.ask(i, &plan.Calls[i], batch)
+			t.ask(i, &admission.Calls[i], batch)
 		}
 	}
 	t.Messages = append(t.Messages, sdk.Message{Role: sdk.RoleAssistant, Content: content, Seen: 1})
@@ -157,7 +157,7 @@ func (t *transition) openRound(content []sdk.Content, plan *RoundPlan, notes []N
 
 // openCall lets a call of a new round be made, or closes it. One that people are asked for is left to ask. part is how many tokens an agent may
 // use.
-func (t *transition) openCall(c *Call, p *PlannedCall, part int64) {
+func (t *transition) openCall(c *Call, p *AdmittedCall, part int64) {
 	if p.tool != nil && p.tool.Kind == CallService {
 		c.Kind, c.Type, c.Domains = CallService, t.Head.addressee(p.tool), p.tool.Domains
 	}
@@ -262,7 +262,7 @@ func (t *transition) awaitsDecisions(c *Call) bool {
 func (t *transition) unqueue(c *Call) {
 	c.Queued = false
 	tool := t.spec.tool(c.Tool)
-	if t.Head.openedBy(c) != t.in.Rev && t.spec.Judges(&t.Head) && (tool == nil || !tool.Recalls) {
+	if t.Head.openedBy(c) != t.in.Rev && t.spec.RulesOn(&t.Head) && (tool == nil || !tool.Recalls) {
 		c.Status = CallResuming // it was ruled on when its round was planned, which may be long ago
 	}
 	if c.Kind == CallInline || c.Status == CallResuming {

@@ -305,15 +305,15 @@ func (r *rig) replied(text string, calls ...sdk.ToolRequest) core.Replied {
 	}, Results: r.state.Shown()}
 	switch {
 	case len(calls) > 0:
-		ev.Plan = r.plan(ev.Reply)
+		ev.Admission = r.plan(ev.Reply)
 	case !r.spec.Converse:
 		ev.Output = output(text)
 	}
 	return ev
 }
 
-func (r *rig) plan(reply sdk.ModelReply, hidden ...string) *core.RoundPlan {
-	return core.PlanRound(r.spec, &r.state.Head, r.state.Input, reply, hidden, r.now)
+func (r *rig) plan(reply sdk.ModelReply, hidden ...string) *core.Admission {
+	return core.Admit(r.spec, &r.state.Head, r.state.Input, reply, hidden, r.now)
 }
 
 func service(name string, timeout int64, domains ...string) core.Tool {

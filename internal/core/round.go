@@ -182,7 +182,7 @@ func (t *transition) end(reason Reason, code string, terminal Terminal) {
 	t.tellEnd()
 	t.Effects = append(t.Effects, Effect{Kind: EffectTerminal})
 	t.unpark()
-	if t.spec.Judges(h) {
+	if t.spec.RulesOn(h) {
 		t.Effects = append(t.Effects, Effect{Kind: EffectCleanup})
 	}
 	h.Grants = nil
@@ -257,7 +257,7 @@ func (t *transition) began(ev Began) error {
 			continue
 		}
 		i := t.Head.call(id)
-		if i < 0 || !t.Head.Calls[i].runnable() || t.Head.Calls[i].Status == CallRunning || t.Head.Calls[i].awaitsJudgement() {
+		if i < 0 || !t.Head.Calls[i].runnable() || t.Head.Calls[i].Status == CallRunning || t.Head.Calls[i].awaitsRuling() {
 			return violation(&t.Head, "cannot begin call %s", id)
 		}
 		t.Head.Calls[i].Status, t.Head.Calls[i].Begun = CallRunning, t.in.Owner

@@ -7,7 +7,7 @@ import (
 	"agentd/sdk"
 )
 
-// Verdict is what becomes of a planned call. The zero Verdict is that of nobody: the call is denied.
+// Verdict is what becomes of an admitted call. The zero Verdict is that of nobody: the call is denied.
 type Verdict string
 
 // The verdicts.
@@ -19,7 +19,7 @@ const (
 	VerdictSet   Verdict = "set"   // a hook gives its result instead
 )
 
-// Ruling is what hooks and the permission policy make of one planned call.
+// Ruling is what hooks and the permission policy make of one admitted call.
 type Ruling struct {
 	Verdict Verdict
 	Reason  string
@@ -42,7 +42,7 @@ func (r *Ruling) granted() Ruling {
 
 // Rule gives the i-th call its ruling. A call that is to be asked for is decided by a grant of the run where one covers it, of which
 // it takes a use. Rule reports whether people have to be asked: then Grant or Ask must follow, without which the call is denied.
-func (p *RoundPlan) Rule(i int, r Ruling) (ask bool) {
+func (p *Admission) Rule(i int, r Ruling) (ask bool) {
 	c := &p.Calls[i]
 	c.ruling = r
 	defer p.restrict()
@@ -65,7 +65,7 @@ func (p *RoundPlan) Rule(i int, r Ruling) (ask bool) {
 }
 
 // withoutGrant is the call when the grants of the run have changed since it was ruled on.
-func (c *PlannedCall) withoutGrant() *PlannedCall {
+func (c *AdmittedCall) withoutGrant() *AdmittedCall {
 	denied := *c
 	denied.decision = nil
 	denied.ruling = Ruling{Verdict: VerdictDeny, Reason: "somebody has decided on other calls meanwhile; call it again to ask for it"}
@@ -73,7 +73,7 @@ func (c *PlannedCall) withoutGrant() *PlannedCall {
 }
 
 // Grant allows the i-th call because a grant wider than the run covers it.
-func (p *RoundPlan) Grant(i int, id string) {
+func (p *Admission) Grant(i int, id string) {
 	c := &p.Calls[i]
 	c.decision = &Decision{Call: c.ID, Decision: sdk.DecisionAllow, Grant: id, Rule: c.ruling.Rule}
 	c.ruling = c.ruling.granted()
@@ -81,7 +81,7 @@ func (p *RoundPlan) Grant(i int, id string) {
 }
 
 // Ask has people asked for the i-th call, with the canonical data of the request.
-func (p *RoundPlan) Ask(i int, request json.RawMessage) {
+func (p *Admission) Ask(i int, request json.RawMessage) {
 	if c := &p.Calls[i]; len(request) > 0 && len(c.ruling.Terms.Stages) > 0 {
 		c.ruling.Verdict, c.request = VerdictAsk, request
 		p.restrict()
@@ -177,5 +177,5 @@ func use(grants []Grant, i int) []Grant {
 	return left
 }
 
-// Judges reports whether calls of the run need rulings.
-func (s *Spec) Judges(h *Head) bool { return s.NeedsRulings || len(h.Require) > 0 }
+// RulesOn reports whether calls of the run need rulings.
+func (s *Spec) RulesOn(h *Head) bool { return s.NeedsRulings || len(h.Require) > 0 }

@@ -172,7 +172,7 @@ func (s *script) nextEvent(verb, rest string) core.Event {
 		return s.parseReview(rest)
 	case core.Undo:
 		ev := s.undoing(next)
-		s.policy.rule(ev.Plan)
+		s.policy.rule(ev.Admission)
 		return ev
 	case core.BuildOutput:
 		return core.Built{Output: *output(s.state.StopText())}
@@ -263,7 +263,7 @@ func (s *script) parseReply(rest string) core.Event {
 	}
 	ev := s.replied(strings.TrimSpace(text), calls...)
 	if s.spec.NeedsRulings && len(calls) > 0 {
-		s.policy.rule(ev.Plan)
+		s.policy.rule(ev.Admission)
 	}
 	return ev
 }
@@ -320,7 +320,7 @@ func (s *script) parseAnswer(rest string) core.Answered {
 	}
 	if f.Type == sdk.TypePermissionRequest && !ev.Error {
 		ev.Decision = s.decision(f.Call, hash, ev.Data)
-		ev.Plans = s.policy.plans(s.spec, &s.state, f, ev.Decision)
+		ev.Rulings = s.policy.plans(s.spec, &s.state, f, ev.Decision)
 	}
 	return ev
 }

@@ -89,15 +89,15 @@ func (p *Progress) repeated() int {
 }
 
 // countRound remembers the calls of a new round.
-func (t *transition) countRound(plan *RoundPlan) {
+func (t *transition) countRound(admission *Admission) {
 	p := &t.Head.Progress
 	p.Reminders = 0
 	if t.spec.Stop.Repeats == 0 {
 		return
 	}
-	calls := make([]string, len(plan.Calls))
-	for i := range plan.Calls {
-		calls[i] = plan.Calls[i].Tool + "\x00" + string(plan.Calls[i].Args)
+	calls := make([]string, len(admission.Calls))
+	for i := range admission.Calls {
+		calls[i] = admission.Calls[i].Tool + "\x00" + string(admission.Calls[i].Args)
 	}
 	slices.Sort(calls) // the order in a reply says nothing
 	sum := sha256.Sum256([]byte(strings.Join(calls, "\x01")))

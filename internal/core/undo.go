@@ -136,12 +136,12 @@ func (h *Head) undoes() Action {
 func (t *transition) undoing(ev Undoing) error {
 	h := &t.Head
 	i := h.nextUndo()
-	if i < 0 || len(h.Calls) > 0 || ev.Plan == nil || ev.Plan.turn != h.turn() || len(ev.Plan.Calls) != 1 {
+	if i < 0 || len(h.Calls) > 0 || ev.Admission == nil || ev.Admission.turn != h.turn() || len(ev.Admission.Calls) != 1 {
 		return violation(h, "a call that undoes nothing")
 	}
-	h.Undo[i].By = ev.Plan.Calls[0].ID
+	h.Undo[i].By = ev.Admission.Calls[0].ID
 	t.keep(ev.Hooks)
-	return t.openRound(nil, ev.Plan, ev.Notes)
+	return t.openRound(nil, ev.Admission, ev.Notes)
 }
 
 // undid notes what became of a call that undoes another, with its result. The call is still as it was before.

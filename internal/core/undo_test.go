@@ -41,7 +41,7 @@ func (r *rig) undoing(next core.Undo) core.Undoing {
 	if err != nil {
 		panic(err) // see undoneBy
 	}
-	return core.Undoing{Plan: r.plan(sdk.ModelReply{Calls: []sdk.ToolRequest{{Name: by.Tool, Arguments: string(args)}}})}
+	return core.Undoing{Admission: r.plan(sdk.ModelReply{Calls: []sdk.ToolRequest{{Name: by.Tool, Arguments: string(args)}}})}
 }
 
 // undo has some calls of a run that has ended undone, if there are any.

@@ -213,7 +213,7 @@ func (a *activation) holdBack(ctx context.Context) error {
 	a.heldBack = true
 	next := *a.head.Driver
 	longest := time.Duration(min(next.Takeovers, longestHolds)) * pauseBeforeTakeover
-	a.Gate.leave(a.pass)
+	a.Isolation.leave(a.pass)
 	if err := a.Env.Sleep(ctx, longest>>a.spread(halvings)); err != nil {
 		return err
 	}

@@ -71,10 +71,10 @@ type Agent struct {
 	Planning *Planning
 	// BuildOutput makes contract-conforming data of a text, or says what is wrong with it in words for the model.
 	BuildOutput func(context.Context, sdk.OutputInput) (data json.RawMessage, fault string, err error)
-	// Judge says what is to be objected to in a text, in the order of the judges, and Gate in an output; nil is nothing. Err of a gate is
-	// a failure of the gate itself, which ends the run.
-	Judge func(judge.Reply) []core.Objection
-	Gate  func(context.Context, sdk.RequirementInput) ([]core.Objection, error)
+	// Judge says what is to be objected to in a text, in the order of the judges, and CheckOutput in an output; nil is nothing. An error is
+	// a failure of a check itself, which ends the run.
+	Judge       func(judge.Reply) []core.Objection
+	CheckOutput func(context.Context, sdk.RequirementInput) ([]core.Objection, error)
 	// Degraded is the text of the output when no model has answered; empty is that the run waits for one, or fails.
 	Degraded string
 	// Identity refuses whoever starts a run or decides without a principal that the broker enforced.

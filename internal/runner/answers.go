@@ -24,14 +24,14 @@ func (a *activation) judged(ctx context.Context, ev core.Replied) (core.Event, e
 	if !ok || err != nil || replied.Output.Fault != "" {
 		return event, err
 	}
-	if replied.Question, err = core.AnswerQuestion(a.agent.Core, a.state, replied.Output.Data); err != nil || a.agent.Gate == nil {
+	if replied.Question, err = core.AnswerQuestion(a.agent.Core, a.state, replied.Output.Data); err != nil || a.agent.CheckOutput == nil {
 		return replied, err
 	}
 	if err := a.write(ctx); err != nil {
 		return nil, err
 	}
 	objections, err := guarded(func() ([]core.Objection, error) {
-		return a.agent.Gate(ctx, sdk.RequirementInput{Run: a.state.Run, Input: a.state.Input, Output: replied.Output.Data})
+		return a.agent.CheckOutput(ctx, sdk.RequirementInput{Run: a.state.Run, Input: a.state.Input, Output: replied.Output.Data})
 	})
 	if err != nil && ctx.Err() != nil {
 		return nil, err

@@ -178,7 +178,7 @@ func TestCosts_OfAReplyThatComesToNothingCount(t *testing.T) {
 			a.BuildOutput = func(context.Context, sdk.OutputInput) (json.RawMessage, string, error) { return nil, "", broken }
 		}, "error:internal"},
 		"a gate fails": {"words", func(a *runner.Agent) {
-			a.Gate = func(context.Context, sdk.RequirementInput) ([]core.Objection, error) { return nil, broken }
+			a.CheckOutput = func(context.Context, sdk.RequirementInput) ([]core.Objection, error) { return nil, broken }
 		}, "error:gate"},
 		"a hook fails": {"words", func(a *runner.Agent) {
 			a.Phases = []sdk.Hook{{Name: "watch", AfterInference: func(context.Context, sdk.Inferred) (sdk.TurnEffects, error) {

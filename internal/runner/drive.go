@@ -35,7 +35,7 @@ func (a *activation) goOn(ctx context.Context) (Verdict, error) {
 			a.leaveState()
 			return Verdict{}, nil
 		}
-		if a.draining.Load() || stepped && a.Gate.crowded() {
+		if a.draining.Load() || stepped && a.Isolation.crowded() {
 			return a.handBack(ctx)
 		}
 		if _, asks := action.(core.CallModel); !asks {
@@ -66,7 +66,7 @@ func (a *activation) goOn(ctx context.Context) (Verdict, error) {
 		stepped = true
 		if a.alone { // the entry says that it is not any more
 			a.alone = false
-			a.Gate.join(a.pass)
+			a.Isolation.join(a.pass)
 		}
 	}
 }

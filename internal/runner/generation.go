@@ -173,7 +173,7 @@ func (a *activation) undo(ctx context.Context, u wire.UndoCall) (core.Event, err
 		return nil, err
 	}
 	reply := sdk.ModelReply{Calls: []sdk.ToolRequest{request}}
-	plan := core.PlanRound(a.agent.Core, &a.state.Head, a.state.Input, reply, nil, a.Env.Now())
+	plan := core.Admit(a.agent.Core, &a.state.Head, a.state.Input, reply, nil, a.Env.Now())
 	if problem != nil {
 		plan.Calls[0].Refusal = problem
 	}
@@ -184,7 +184,7 @@ func (a *activation) undo(ctx context.Context, u wire.UndoCall) (core.Event, err
 	if err := a.suspended(ctx, &s, plan); err != nil {
 		return a.hookFailed(err)
 	}
-	return core.Undoing{Plan: plan, Hooks: s.states, Notes: s.notes}, nil
+	return core.Undoing{Admission: plan, Hooks: s.states, Notes: s.notes}, nil
 }
 
 // undoRequest is the call that undoes another, or why there is none.

@@ -105,16 +105,16 @@ func (a *activation) accept(ctx context.Context, s *hookEffects, reply sdk.Model
 	case len(reply.Calls) == 0:
 		return a.judged(ctx, ev)
 	}
-	ev.Plan = core.PlanRound(a.agent.Core, &a.state.Head, a.state.Input, reply, s.hidden, a.Env.Now())
-	if ev.Plan.NeedsRulings() { // whoever rules may count what they allow
+	ev.Admission = core.Admit(a.agent.Core, &a.state.Head, a.state.Input, reply, s.hidden, a.Env.Now())
+	if ev.Admission.NeedsRulings() { // whoever rules may count what they allow
 		if err := a.write(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if err := a.rule(ctx, s, ev.Plan); err != nil {
+	if err := a.rule(ctx, s, ev.Admission); err != nil {
 		return a.hookFailed(err)
 	}
-	if err := a.suspended(ctx, s, ev.Plan); err != nil {
+	if err := a.suspended(ctx, s, ev.Admission); err != nil {
 		return a.hookFailed(err)
 	}
 	ev.Notes, ev.Hooks = s.notes, s.states

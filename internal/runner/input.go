@@ -437,6 +437,6 @@ func (a *activation) answered(ctx context.Context) (core.Event, *sdk.Error, erro
 		return answer, nil, nil
 	}
 	var err error
-	answer.Plans, err = a.planDecision(ctx, c, ref.Attempt, checked.Decision)
+	answer.Rulings, err = a.rulingsOf(ctx, c, ref.Attempt, checked.Decision)
 	return answer, nil, err
 }

@@ -39,15 +39,15 @@ func checkPatterns(patterns []string) error {
 	return nil
 }
 
-// rule has the hooks and the agent's policy rule on the calls of a plan. Whatever goes wrong denies the call: only the end of ctx
+// rule has the hooks and the agent's policy rule on the calls of an admission. Whatever goes wrong denies the call: only the end of ctx
 // is an error.
-func (a *activation) rule(ctx context.Context, s *hookEffects, plan *core.RoundPlan) error {
-	for i := range plan.Calls {
-		c := &plan.Calls[i]
+func (a *activation) rule(ctx context.Context, s *hookEffects, admission *core.Admission) error {
+	for i := range admission.Calls {
+		c := &admission.Calls[i]
 		if !c.NeedsRuling() {
 			continue
 		}
-		err := a.ruleOn(ctx, s, plan, i)
+		err := a.ruleOn(ctx, s, admission, i)
 		if err == nil {
 			continue
 		}
@@ -55,17 +55,17 @@ func (a *activation) rule(ctx context.Context, s *hookEffects, plan *core.RoundP
 			return err
 		}
 		a.Logger.ErrorContext(ctx, "permission could not be checked, so the call is denied", "run", a.state.Run, "tool", c.Tool, "error", err)
-		plan.Rule(i, core.Ruling{Verdict: core.VerdictDeny, Reason: "its permission could not be checked"})
+		admission.Rule(i, core.Ruling{Verdict: core.VerdictDeny, Reason: "its permission could not be checked"})
 	}
 	return nil
 }
 
 // ruleOn rules on the i-th call of a plan. What the run's grants do not decide, a wider grant does, or people are asked.
-func (a *activation) ruleOn(ctx context.Context, s *hookEffects, plan *core.RoundPlan, i int) error {
-	c := &plan.Calls[i]
+func (a *activation) ruleOn(ctx context.Context, s *hookEffects, admission *core.Admission, i int) error {
+	c := &admission.Calls[i]
 	check := a.permissionCheck(&a.state.Head, c)
 	ruling, err := a.ruling(ctx, s, check)
-	if err != nil || !plan.Rule(i, ruling) {
+	if err != nil || !admission.Rule(i, ruling) {
 		return err
 	}
 	check.Terms = ruling.Terms
@@ -74,12 +74,12 @@ func (a *activation) ruleOn(ctx context.Context, s *hookEffects, plan *core.Roun
 	case err != nil:
 		return fmt.Errorf("look for a grant for %s: %w", c.ID, err)
 	case grant != "":
-		plan.Grant(i, grant)
+		admission.Grant(i, grant)
 		return nil
 	}
 	request, err := a.permissionRequest(ctx, check, &ruling)
 	if err == nil {
-		plan.Ask(i, request)
+		admission.Ask(i, request)
 	}
 	return err
 }
@@ -123,30 +123,30 @@ func rulingOf(r *sdk.PermissionRuling) core.Ruling {
 	return ruling
 }
 
-// planDecision has the policy rule on what a decision says of each request that it is about. Only the end of ctx is an error.
-func (a *activation) planDecision(ctx context.Context, c *core.Call, attempt int, d *sdk.PermissionDecision) ([]core.DecisionPlan, error) {
+// rulingsOf has the policy rule on what a decision says of each request that it is about. Only the end of ctx is an error.
+func (a *activation) rulingsOf(ctx context.Context, c *core.Call, attempt int, d *sdk.PermissionDecision) ([]core.DecisionRulings, error) {
 	decisions, _ := a.head.DecidedRequests(c, attempt, d) // the core records a refusal
-	plans := make([]core.DecisionPlan, 0, len(decisions))
+	all := make([]core.DecisionRulings, 0, len(decisions))
 	for _, r := range decisions {
 		if r.Request.Closed() {
 			continue
 		}
-		plan := core.DecisionPlan{Request: r.Request.ID}
+		rulings := core.DecisionRulings{Request: r.Request.ID}
 		var err error
-		if plan.Edit, err = a.planEdit(ctx, r.Request, &r.PermissionDecision); err != nil {
+		if rulings.Edit, err = a.admitEdit(ctx, r.Request, &r.PermissionDecision); err != nil {
 			return nil, err
 		}
-		if plan.Now, err = a.ruleNow(ctx, r, plan.Edit); err != nil {
+		if rulings.Now, err = a.ruleNow(ctx, r, rulings.Edit); err != nil {
 			return nil, err
 		}
-		plans = append(plans, plan)
+		all = append(all, rulings)
 	}
-	return plans, nil
+	return all, nil
 }
 
-// planEdit plans the call of a request as a decision wants it made, and asks the agent's policy about it. It is nil when the decision
+// admitEdit admits the call of a request as a decision wants it made, and asks the agent's policy about it. It is nil when the decision
 // edits nothing. When the policy cannot be asked, nothing rules on it. Only the end of ctx is an error.
-func (a *activation) planEdit(ctx context.Context, request *core.Call, d *sdk.PermissionDecision) (*core.EditPlan, error) {
+func (a *activation) admitEdit(ctx context.Context, request *core.Call, d *sdk.PermissionDecision) (*core.EditAdmission, error) {
 	var held json.RawMessage
 	if len(d.Args) > 0 && request.Permission != nil && a.agent.Core.SetsOf(request.Tool) {
 		var err error
@@ -154,27 +154,27 @@ func (a *activation) planEdit(ctx context.Context, request *core.Call, d *sdk.Pe
 			return nil, err
 		}
 	}
-	plan := core.PlanEdit(a.agent.Core, request, d, held)
-	if plan == nil || !plan.Call.NeedsRuling() {
-		return plan, nil
+	admission := core.AdmitEdit(a.agent.Core, request, d, held)
+	if admission == nil || !admission.Call.NeedsRuling() {
+		return admission, nil
 	}
-	check := a.permissionCheck(&a.head, &plan.Call)
+	check := a.permissionCheck(&a.head, &admission.Call)
 	r, err := guarded(func() (sdk.PermissionRuling, error) { return a.agent.Permissions.Check(ctx, check) })
 	switch {
 	case err == nil:
-		plan.Rule(rulingOf(&r))
+		admission.Rule(rulingOf(&r))
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("check the edited arguments of %s: %w", check.Call, err)
 	default:
 		a.Logger.ErrorContext(ctx, "edited arguments could not be checked, so the decision is refused",
 			"run", a.head.Run, "tool", check.Tool, "error", err)
 	}
-	return plan, nil
+	return admission, nil
 }
 
-// judgeAgain rules once more on a call that was held and is allowed, whose question is answered or whose turn has come, when it is about
+// ruleAgainOn rules once more on a call that was held and is allowed, whose question is answered or whose turn has come, when it is about
 // to be made: that may be long after people decided, or its round was planned. The result is set when it is not to be made.
-func (a *activation) judgeAgain(ctx context.Context, s *hookEffects, c core.Call) (*core.Result, error) {
+func (a *activation) ruleAgainOn(ctx context.Context, s *hookEffects, c core.Call) (*core.Result, error) {
 	if c.Status != core.CallResuming || a.isReview(c.Tool) {
 		return nil, nil
 	}
@@ -185,10 +185,10 @@ func (a *activation) judgeAgain(ctx context.Context, s *hookEffects, c core.Call
 			return closed, err
 		}
 	}
-	if !a.agent.Core.Judges(&a.state.Head) {
+	if !a.agent.Core.RulesOn(&a.state.Head) {
 		return nil, nil
 	}
-	why, err := a.forbidden(ctx, &core.PlannedCall{ID: c.ID, Tool: c.Tool, Args: args}, consent, held)
+	why, err := a.forbidden(ctx, &core.AdmittedCall{ID: c.ID, Tool: c.Tool, Args: args}, consent, held)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, err
@@ -220,7 +220,7 @@ func (a *activation) gated(ctx context.Context, s *hookEffects, c core.Call, arg
 
 // forbidden says why the policy, as it is now, does not let a call be made; empty when it does. held says that the call was held, and
 // consent what was allowed of it; any other is asked for only where a grant allowed it when its round was planned.
-func (a *activation) forbidden(ctx context.Context, p *core.PlannedCall, consent sdk.Consent, held bool) (string, error) {
+func (a *activation) forbidden(ctx context.Context, p *core.AdmittedCall, consent sdk.Consent, held bool) (string, error) {
 	check := a.permissionCheck(&a.state.Head, p)
 	r, err := guarded(func() (sdk.PermissionRuling, error) { return a.agent.Permissions.Check(ctx, check) })
 	if err != nil {
@@ -259,7 +259,7 @@ func (a *activation) forbidden(ctx context.Context, p *core.PlannedCall, consent
 
 // ruleNow is what the policy says of the call that a decision allows while the run's driver is at work, which may take long; nil leaves it
 // to the driver. Only the end of ctx is an error.
-func (a *activation) ruleNow(ctx context.Context, r core.RequestDecision, edit *core.EditPlan) (*core.Ruling, error) {
+func (a *activation) ruleNow(ctx context.Context, r core.RequestDecision, edit *core.EditAdmission) (*core.Ruling, error) {
 	gates := slices.ContainsFunc(a.agent.Phases, func(h sdk.Hook) bool { return h.BeforeToolExecute != nil })
 	if r.Decision != sdk.DecisionAllow || a.head.Status != core.StatusRunning || gates || r.Request.Type == sdk.TypePlanReview {
 		return nil, nil
@@ -280,7 +280,7 @@ func (a *activation) rulingNow(ctx context.Context, request *core.Call) (*core.R
 	if err != nil {
 		return nil, err
 	}
-	check := a.permissionCheck(&a.head, &core.PlannedCall{ID: request.Permission.Call, Tool: request.Tool, Args: args})
+	check := a.permissionCheck(&a.head, &core.AdmittedCall{ID: request.Permission.Call, Tool: request.Tool, Args: args})
 	r, err := guarded(func() (sdk.PermissionRuling, error) { return a.agent.Permissions.Check(ctx, check) })
 	if err != nil {
 		return nil, fmt.Errorf("check permission of %s: %w", check.Call, err)
@@ -323,7 +323,7 @@ func askedByHook(gate sdk.Gate, hook string) sdk.PermissionRuling {
 	return sdk.PermissionRuling{Verdict: sdk.PermissionAsk, Reason: gate.Reason, Rule: "hook " + hook, Terms: terms}
 }
 
-func (a *activation) permissionCheck(h *core.Head, p *core.PlannedCall) sdk.PermissionCheck {
+func (a *activation) permissionCheck(h *core.Head, p *core.AdmittedCall) sdk.PermissionCheck {
 	check := a.agent.Describe(p.Tool)
 	check.Agent, check.Run, check.Call = h.Agent, h.Run, p.ID
 	check.AccessControl, check.Initiator, check.DelegatedBy = h.Init.AccessControl, h.Init.Who, h.Init.DelegatedBy

@@ -373,12 +373,12 @@ func outcomeOf(c *sdk.Content) sdk.Outcome {
 
 // suspended is AfterToolExecute for the calls of a round that will wait. What hooks have to say of them is said with the results
 // of the round.
-func (a *activation) suspended(ctx context.Context, s *hookEffects, plan *core.RoundPlan) error {
+func (a *activation) suspended(ctx context.Context, s *hookEffects, admission *core.Admission) error {
 	if !a.agent.Core.Reviews {
 		return nil
 	}
-	for i := range plan.Calls {
-		c := &plan.Calls[i]
+	for i := range admission.Calls {
+		c := &admission.Calls[i]
 		if !c.Waits() {
 			continue
 		}

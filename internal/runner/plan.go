@@ -113,8 +113,8 @@ func (a *activation) inTurn(
 	return a.accounted(&reply, event, err)
 }
 
-func (s *hookEffects) turn() core.Turn {
-	return core.Turn{Context: s.kept, Reminded: s.reminded, Hooks: s.states, Terminate: s.terminate}
+func (s *hookEffects) turn() core.HookEffects {
+	return core.HookEffects{Context: s.kept, Reminded: s.reminded, Hooks: s.states, Terminate: s.terminate}
 }
 
 // roleRequest is a request to a model of planning.
@@ -151,7 +151,7 @@ func (a *activation) makePlan(ctx context.Context) (core.Event, error) {
 			}
 			return event, err
 		}
-		ev := core.Planned{Steps: plan.Steps, By: core.PlannedByModel, Asked: true, Reply: cost, Turn: s.turn()}
+		ev := core.Planned{Steps: plan.Steps, By: core.PlannedByModel, Asked: true, Reply: cost, HookEffects: s.turn()}
 		if fault != nil {
 			ev.Fault, ev.Steps = fault.Error(), nil
 		}

@@ -17,7 +17,7 @@ func (a *activation) proposed(ctx context.Context, made core.Planned) (core.Even
 	if err != nil || !ok || terms == nil || made.Fault != "" || len(made.Steps) == 0 {
 		return event, err
 	}
-	if made.Review, err = core.PlanReview(a.agent.Core, &a.state.Head, made.Steps, a.Env.Now()); err != nil {
+	if made.Review, err = core.AdmitReview(a.agent.Core, &a.state.Head, made.Steps, a.Env.Now()); err != nil {
 		return nil, err
 	}
 	ruling := core.Ruling{Verdict: core.VerdictAsk, Reason: "the plan is approved before it is carried out", Terms: *terms}

@@ -58,15 +58,15 @@ func (a *activation) routeSteps(ctx context.Context, numbers []int) (core.Event,
 	}, func(ctx context.Context, s *hookEffects, reply sdk.ModelReply) (core.Event, error) {
 		ev.Reply = reply
 		if len(reply.Calls) > 0 && s.terminate == nil {
-			ev.Plan = core.PlanRound(a.agent.Core, &a.state.Head, a.state.Input, reply, s.hidden, a.Env.Now())
-			if err := a.rule(ctx, s, ev.Plan); err != nil {
+			ev.Admission = core.Admit(a.agent.Core, &a.state.Head, a.state.Input, reply, s.hidden, a.Env.Now())
+			if err := a.rule(ctx, s, ev.Admission); err != nil {
 				return a.hookFailed(err)
 			}
-			if err := a.suspended(ctx, s, ev.Plan); err != nil {
+			if err := a.suspended(ctx, s, ev.Admission); err != nil {
 				return a.hookFailed(err)
 			}
 		}
-		ev.Notes, ev.Turn = s.notes, s.turn()
+		ev.Notes, ev.HookEffects = s.notes, s.turn()
 		return ev, nil
 	})
 }
@@ -284,8 +284,8 @@ func (a *activation) route(ctx context.Context, s *hookEffects, c *choice) {
 
 // unmade says why a call cannot be made, whatever anybody rules; empty is that it can.
 func (a *activation) unmade(call sdk.ToolRequest, s *hookEffects) string {
-	plan := core.PlanRound(a.agent.Core, &a.state.Head, a.state.Input, sdk.ModelReply{Calls: []sdk.ToolRequest{call}}, s.hidden, a.Env.Now())
-	c := &plan.Calls[0]
+	admission := core.Admit(a.agent.Core, &a.state.Head, a.state.Input, sdk.ModelReply{Calls: []sdk.ToolRequest{call}}, s.hidden, a.Env.Now())
+	c := &admission.Calls[0]
 	switch {
 	case c.Refusal != nil:
 		return c.Refusal.Error()

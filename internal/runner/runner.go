@@ -119,8 +119,8 @@ type Options struct {
 	Audience Audience
 	// Outages may be shared by the runners of a process; nil knows of none, and parked runs wait for their time.
 	Outages Outages
-	// Gate is shared by the runners of a process; nil is for one that is the only one.
-	Gate *Gate
+	// Isolation is shared by the runners of a process; nil is for one that is the only one.
+	Isolation *Isolation
 	// Silence is longer than any step of an activation takes; 0 is 5 min.
 	Silence time.Duration
 	// Apart says that every change is an entry by itself, as workers of versions before need them.
@@ -167,8 +167,8 @@ func New(o Options) *Runner {
 	if o.Outages == nil {
 		o.Outages = noOutages{}
 	}
-	if o.Gate == nil {
-		o.Gate = &Gate{}
+	if o.Isolation == nil {
+		o.Isolation = &Isolation{}
 	}
 	if o.Silence == 0 {
 		o.Silence = 5 * time.Minute
@@ -190,7 +190,7 @@ func (r *Runner) Drain() { r.draining.Store(true) }
 func (r *Runner) Process(ctx context.Context, m *Message) Verdict {
 	a := &activation{Runner: r, msg: m, key: m.Address.Run, owner: r.Env.Random()}
 	ctx = r.Observer.Begin(ctx, m)
-	defer func() { r.Gate.leave(a.pass) }() // not before it has handed its run back
+	defer func() { r.Isolation.leave(a.pass) }() // not before it has handed its run back
 	v, err := a.process(ctx)
 	v = a.verdict(ctx, v, err)
 	r.Observer.End(ctx, v, err)

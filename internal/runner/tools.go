@@ -30,7 +30,7 @@ func (a *activation) runTools(ctx context.Context, act core.RunTools) (core.Even
 	var s hookEffects
 	var runs []func()
 	for i, c := range act.Run {
-		closed, err := a.judgeAgain(ctx, &s, c)
+		closed, err := a.ruleAgainOn(ctx, &s, c)
 		switch {
 		case err != nil:
 			return nil, err
@@ -68,7 +68,7 @@ func (a *activation) ruleAgain(ctx context.Context, calls []core.Call) (core.Ret
 	var s hookEffects
 	var ev core.Returned
 	for _, c := range calls {
-		closed, err := a.judgeAgain(ctx, &s, c)
+		closed, err := a.ruleAgainOn(ctx, &s, c)
 		switch {
 		case err != nil:
 			return core.Returned{}, err

@@ -56,7 +56,7 @@ type Options struct {
 	// Serving, unless nil, is called once, by Run: when the worker answers who asks of its runs, and begins to take messages.
 	Serving func()
 	// Gate is shared by the workers of a process; nil is for one that is the only one.
-	Gate *runner.Gate
+	Gate *runner.Isolation
 	// Telemetry shows what happens; nil shows nothing.
 	Telemetry *telemetry.Telemetry
 	// Around, unless nil, gets every delivery first and passes it, or another in its place, to handle.
@@ -121,7 +121,7 @@ func New(o Options) (*Worker, error) {
 	w.indexer = newIndexer(o.Conn, store, o.Logger)
 	w.runner = runner.New(runner.Options{
 		Store: o.Store, Publisher: o.Publisher, Env: o.Env, Catalog: w.catalog, Subjects: o.Conn.Subjects(), Logger: o.Logger,
-		Cache: o.Cache, Observer: o.Telemetry.Observer(), Outages: w.outages, Index: w.indexer, Audience: w.audience, Gate: o.Gate, Silence: w.catalog.Silence(),
+		Cache: o.Cache, Observer: o.Telemetry.Observer(), Outages: w.outages, Index: w.indexer, Audience: w.audience, Isolation: o.Gate, Silence: w.catalog.Silence(),
 		EarlyDecisions: o.EarlyDecisions, Apart: o.PlainEntries,
 	})
 	w.handler = handler.New(handler.Options{

@@ -295,7 +295,7 @@ func (s *serving) run(ctx context.Context) (err error) {
 }
 
 // gate is that of the process: a run that may end it is driven beside no other, whichever worker has it.
-var gate runner.Gate
+var gate runner.Isolation
 
 func (s *serving) serve(ctx context.Context, conn *broker.Conn, store worker.OpenedStore) error {
 	w, err := worker.New(worker.Options{

@@ -139,9 +139,9 @@ var ofRuns = []mutant{
 	{"who takes a run from itself has died", condition(step+"takeFrom", "former Owner in", "true"), test{"internal/core", "TestTakenOver_FromItselfCountsNothing"}},
 	{"a run is taken back from who took it since", around(act+"displaced", "return false, nil"), test{"internal/runner", "TestAttempt_LeavesTheRunToWhoTookItSince"}},
 	{"a run that may kill its worker is driven beside others", condition(act+"suspect", "Suspect", "false"), simulator},
-	{"others come in to a run that is driven alone", condition(runs+"Gate.admit", "g nil", "false"), simulator},
-	{"a run is said to be driven alone before others have left", condition(runs+"Gate.admit", "g inside", "false"), simulator},
-	{"who is let in at the gate is not called", condition(runs+"Gate.admit", "next call", "false"), test{"internal/runner", "TestGate_WhoIsLetInIsCalled"}},
+	{"others come in to a run that is driven alone", condition(runs+"Isolation.admit", "g nil", "false"), simulator},
+	{"a run is said to be driven alone before others have left", condition(runs+"Isolation.admit", "g inside", "false"), simulator},
+	{"who is let in is not called", condition(runs+"Isolation.admit", "next call", "false"), test{"internal/runner", "TestIsolation_WhoIsLetInIsCalled"}},
 	{"a run is held back for as long each time", around(act+"spread", "a.msg.Delivered = 1\nreturn original(n)"), test{"internal/runner", "TestHoldBack_IsAnotherOneAtEachDelivery"}},
 	{"each step reads the run's whole history", around(runs+"cache.take", "return cached{}, false"), test{"internal/runner", "TestStep_AllocatesNoMoreWhereTheHistoryIsLong"}},
 	{"runs that have ended stay in memory", condition(runs+"cache.put", "StatusDone", "false"), test{"internal/runner", "TestCache_KeepsRunsThatWait"}},
@@ -150,7 +150,7 @@ var ofRuns = []mutant{
 	{"calls that were not made count as made", condition(core+"Call.WithService", "Queued", "true"), test{"internal/runner", "TestCache_RunsThatWaitForPeopleMakeNoOthersLeave"}},
 	{"pages that were written are given back", condition("cmd/agentd/internal/cli.ReleaseProgram", "m own", "false"), test{"cmd/agentd/internal/cli", "TestReleaseProgram_TakesItsFileOutOfMemory"}},
 	{"runs that wait take any memory", condition(runs+"cache.put", "used limit", "false"), test{"internal/runner", "TestCache_KeepsRunsThatWait"}},
-	{"who is held back keeps others from being alone", statement(act+"holdBack", "Gate leave", ""), test{"internal/runner", "TestHoldBack_KeepsNobodyWaiting"}},
+	{"who is held back keeps others from being alone", statement(act+"holdBack", "Isolation leave", ""), test{"internal/runner", "TestHoldBack_KeepsNobodyWaiting"}},
 	{
 		"a control message counts that was refused for want of its run",
 		around(act+"ahead", `return original() && a.head.Status == ""`), histories(100_000),
@@ -259,7 +259,7 @@ var ofRuns = []mutant{
 
 	// Permissions.
 	{"what could not be checked is allowed", value(act+"rule", "Verdict", "core.VerdictAllow"), simulator},
-	{"what the policy denies is allowed", around(core+"RoundPlan.Rule", `
+	{"what the policy denies is allowed", around(core+"Admission.Rule", `
 		if r.Verdict == VerdictDeny {
 			r.Verdict = VerdictAllow
 		}
@@ -274,7 +274,7 @@ var ofRuns = []mutant{
 	{"one of several approvers grants more than the call", around(core+"PermissionState.agree", "wanted := *d\noriginal(d, ev)\n*d = wanted"), simulator},
 	{"a decision for a tool releases what its author may not decide", around(core+"Call.coveredBy", "return true"), simulator},
 	{"a grant covers what another domain decides on", condition("sdk.PermissionTerms.Unmet", "asks", "true"), simulator},
-	{"a denied call is made", call(step+"carryDecision", "deny denial", "t.release(call, d, nil)"), simulator},
+	{"a denied call is made", call(step+"enact", "deny denial", "t.release(call, d, nil)"), simulator},
 	{
 		"what nobody decides is allowed",
 		call(step+"undecided", "deny", "t.release(&h.Calls[h.call(g.Call)], d, nil)"), simulator,
@@ -293,7 +293,7 @@ var ofRuns = []mutant{
 
 	// The policy is ruled again on what is really made, when it is made.
 	{"what was allowed is made, whatever the policy says by now", around(act+"forbidden", `return "", nil`), cases(3000)},
-	{"a call whose turn comes late is made as it was ruled on", condition(step+"unqueue", "Judges", "false"), cases(3000)},
+	{"a call whose turn comes late is made as it was ruled on", condition(step+"unqueue", "RulesOn", "false"), cases(3000)},
 	{
 		"a call is made that was denied while it waited for its turn", around(core+"Spec.Denial", "return nil"),
 		test{"test/pipeline", "TestGrant_IsNoneForACallThatWasDeniedWhileItWaitedForItsTurn"},

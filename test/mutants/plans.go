@@ -99,7 +99,7 @@ var ofPlans = []mutant{
 	{"a plan is carried out as it was before it was edited", statement(step+"planReviewed", "Phase PhaseSteps Steps", "p.Phase = PhaseSteps"), test{"test/pipeline", "TestPlanReview_APersonEditsThePlan"}},
 	{"edited plans are not checked", around(plans+"ReadReviewed", "return data, nil"), test{"test/pipeline", "TestPlanReview_APersonEditsThePlan"}},
 	{"the loop does what nobody has approved", condition(step+"withoutPlan", "reviewTool", "false"), test{"test/pipeline", "TestPlanReview_WithoutAPlanNothingIsDone"}},
-	{"models call the tool of plans", condition(core+"planner.admit", "Reviews", "false"), test{"test/pipeline", "TestPlanReview_IsNoToolOfModels"}},
+	{"models call the tool of plans", condition(core+"admitter.arguments", "Reviews", "false"), test{"test/pipeline", "TestPlanReview_IsNoToolOfModels"}},
 	{"plans that people approve are read as JSON", around("internal/show.readPlan", "plan, _ = original(tool, args)\nreturn plan, false"), test{"internal/show", "TestProposal_OfAPlan"}},
 	{
 		"what steps do not show of a plan is hidden", around("internal/show.readPlan", "plan, _ = original(tool, args)\nreturn plan, len(plan.Steps) > 0"),
@@ -110,7 +110,7 @@ var ofPlans = []mutant{
 
 	// Without a plan.
 	{"a run without a plan is one whose plan is done", value(step+"withoutPlan", "Phase PhaseLoop", "PhaseAnswer"), rows{"L11", "L66"}},
-	{"the loop makes again what a step has done", condition(core+"RoundPlan.done", "Plan Made PhaseLoop -StepDone", "s.Plan < h.Plan.Made"), rows{"L11"}},
+	{"the loop makes again what a step has done", condition(core+"Admission.done", "Plan Made PhaseLoop -StepDone", "s.Plan < h.Plan.Made"), rows{"L11"}},
 	{"that a plan came to nothing is not told", condition(told+"stepsEnded", "PhaseLoop", "false"), rows{"L11"}},
 
 	// How plans are read.
@@ -196,7 +196,7 @@ var ofPlans = []mutant{
 			free.Steps[i].After = nil
 		}
 		return free.dueUnbroken()`), simulator},
-	{"another plan makes again what a step has done", condition(core+"RoundPlan.done", "Plan Made PhaseLoop -StepDone", "h.Plan.Phase == PhaseLoop"), simulator},
+	{"another plan makes again what a step has done", condition(core+"Admission.done", "Plan Made PhaseLoop -StepDone", "h.Plan.Phase == PhaseLoop"), simulator},
 	{"who takes over a run makes another plan", around(step+"take", `
 		original()
 		if p := t.Head.Plan; p != nil && p.Phase == PhaseSteps {
@@ -212,8 +212,8 @@ var ofPlans = []mutant{
 		}
 		return event, err`), simulator},
 	{"calls of steps need no permission", call(act+"routeSteps", "rule", `func() error {
-		for i := range ev.Plan.Calls {
-			ev.Plan.Rule(i, core.Ruling{Verdict: core.VerdictAllow})
+		for i := range ev.Admission.Calls {
+			ev.Admission.Rule(i, core.Ruling{Verdict: core.VerdictAllow})
 		}
 		return nil
 	}()`), simulator},

@@ -22,7 +22,7 @@ var ofRows = []mutant{
 	{"that a worker lets go of a run is not a checkpoint", condition(step+"suspend", "StatusRunning", "false"), rows{"T20"}},
 	{"urgent messages wait for their turn", condition(step+"takeNotes", "Urgent", "false"), rows{"T64"}},
 	{"a message that comes again counts again", condition(step+"steered", "Heard Contains", "false"), rows{"T64"}},
-	{"agents are called without number", around(core+"RoundPlan.restrict", ""), rows{"T66", "F57"}},
+	{"agents are called without number", around(core+"Admission.restrict", ""), rows{"T66", "F57"}},
 	{"agents do not know who called them", statement(core+"NewInit", "Delegation", ""), rows{"T66"}},
 	{"a caller sees a question only when its calls are closed", around(core+"Head.hasQuestion", "return false"), rows{"F57"}},
 	{"the answer to an agent that asks is not published", around(act+"publishAnswer", "return nil"), rows{"F57"}},
@@ -110,7 +110,7 @@ var ofRows = []mutant{
 	{"a round goes on although all of its calls wait", condition(step+"goesOn", "news open MaxCarried", "true"), rows{"T18"}},
 	{"the result of a call that was shown as pending is lost", around(step+"tellLater", ""), rows{"T18"}},
 	{"a text completes a run whose calls are open", condition(step+"replied", "openAny empty Converse", "false"), rows{"T18"}},
-	{"a call that is pending is made again", around(core+"RoundPlan.refusePending", ""), rows{"T18"}},
+	{"a call that is pending is made again", around(core+"Admission.refusePending", ""), rows{"T18"}},
 	{"a call that waits has a result", statement(core+"resultOf", "Pending pendingText", "shown.IsError = true"), rows{"T18"}},
 
 	// What a round is made of.
@@ -133,7 +133,7 @@ var ofRows = []mutant{
 
 	// What calls of models are taken for.
 	{"a name that is not a tool's is never looked for", around(core+"Spec.named", "return s.tool(request.Name), Meaning{}"), rows{"L55"}},
-	{"the policy rules on the name that the model wrote", around(core+"planner.plan", "c := original(index, request, w)\nc.Tool = request.Name\nreturn c"), rows{"L55"}},
+	{"the policy rules on the name that the model wrote", around(core+"admitter.admit", "c := original(index, request, w)\nc.Tool = request.Name\nreturn c"), rows{"L55"}},
 	{"tools that act are as easily meant as those that read", condition("internal/toolcall.Names.nearest", "ReadOnly", "best.like >= leastReading && next > best.typos"), rows{"L55"}},
 	{"a server's name leads to another server's tools", around("internal/toolcall.Names.named", "return \"\""), rows{"L55"}},
 	{"results do not say what was corrected", around(core+"State.correction", "return nil"), rows{"L56"}},
@@ -159,7 +159,7 @@ var ofRows = []mutant{
 	{"only the beginning of a long result is shown", around("internal/excerpt.Ends.Shorter", "short := original(limit)\nshort.Tail = \"\"\nreturn short"), rows{"L20"}},
 	{"a tool has no limit of its own", around("internal/catalog.turns.shown", "return sdk.DefaultResult"), rows{"L20"}},
 	{"a large result is part of the entry", around(act+"storeLarge", "return nil"), rows{"L20"}},
-	{"people are asked before a model reads on", condition(core+"PlanRound", "Recalls", "!judged"), rows{"L20"}},
+	{"people are asked before a model reads on", condition(core+"Admit", "Recalls", "!judged"), rows{"L20"}},
 	{"images that tools return are text", around("internal/excerpt.SplitMedia", "return data, nil"), rows{"A23"}},
 	{"images that services answer are text", statement(act+"answered", "Media SplitMedia", "_, _ = excerpt.SplitMedia(nil)\nanswer.Data = checked.Data"), rows{"A23"}},
 
@@ -230,20 +230,20 @@ var ofRows = []mutant{
 	{"reminders are forgotten", around(step+"reminded", ""), rows{"T61"}},
 	{"reminders have no pause", condition(core+"Head.Due", "Turn cooldown", "true"), rows{"T61"}},
 	{"what is shown once is shown again when it changes", condition(core+"Head.Due", "once", "false"), rows{"T61"}},
-	{"a call is made although somebody gave its result", around(step+"carryDecision", `
+	{"a call is made although somebody gave its result", around(step+"enact", `
 		if d.Decision == sdk.DecisionResult {
 			d.Decision = sdk.DecisionAllow
 		}
 		return original(c, d, ev, before)`), rows{"T47"}},
 	{"anybody may give results", around(core+"PermissionState.refuseResult", "return nil"), rows{"T47"}},
-	{"the given result is not the call's", value(step+"carryDecision", "Data Result d", "nil"), rows{"T47"}},
+	{"the given result is not the call's", value(step+"enact", "Data Result d", "nil"), rows{"T47"}},
 	{"rounds that failed are not counted", around(step+"guardErrors", ""), rows{"L46"}},
 	{"what was denied has failed", value(step+"guardResult", "failed Error ResultAnswer", "r.Error"), rows{"L46"}},
 	{"tools that fail stay", around(step+"guardFailures", ""), rows{"L47"}},
 	{"tools that were withdrawn are offered", around(core+"Head.Withdrawn", "return nil"), rows{"L47"}},
-	{"tools that were withdrawn may be called", condition(core+"RoundPlan.guard", "Reason at", "false"), rows{"L47"}},
-	{"duplicates are made", statement(core+"RoundPlan.guard", "repeats known", ""), rows{"L48"}},
-	{"tools that act are answered from earlier calls", condition(core+"RoundPlan.guard", "ReadOnly Changing", "false"), rows{"L48"}},
+	{"tools that were withdrawn may be called", condition(core+"Admission.guard", "Reason at", "false"), rows{"L47"}},
+	{"duplicates are made", statement(core+"Admission.guard", "repeats known", ""), rows{"L48"}},
+	{"tools that act are answered from earlier calls", condition(core+"Admission.guard", "ReadOnly Changing", "false"), rows{"L48"}},
 	{"nothing ever changes", condition(step+"guardRound", "acted ReadOnly", "false"), rows{"L48"}},
 	{"a duplicate has no result", around(core+"State.reuse", ""), rows{"L48"}},
 	{"duplicates need no permission", around(step+"openCall", `
@@ -283,7 +283,7 @@ var ofRows = []mutant{
 		return original(c, attempt, d)`), rows{"A34"}},
 	{"all may be decided by who has not seen them", condition(core+"Head.DecidedRequests", "ArgsHash callsHash", "false"), rows{"A34"}},
 	{"a batch is taken back when one of its calls is decided", around(core+"Head.sharesAttempt", "return false"), rows{"A34"}},
-	{"a decision grants as often as it names calls of a tool", around(core+"carried.grants", "return false"), rows{"B10"}},
+	{"a decision grants as often as it names calls of a tool", around(core+"enacted.grants", "return false"), rows{"B10"}},
 	{"what was allowed for the run is not looked up", around(core+"grants.covering", "return -1"), rows{"B10"}},
 	{"servers are not released", around("internal/mcp.Server.Close", "return nil"), rows{"A3"}},
 	{"a worker that stops leaves its toolsets open", around("internal/catalog.closeAll", "return nil"), rows{"A3"}},

@@ -70,8 +70,8 @@ var ofWords = []mutant{
 	{"a run that is cancelled has failed", statement(step+"cancelAsked", "Ending ReasonCancelled", `e := Ending{ReasonError, sdk.CodeModel, message, "model_failed"}`), rows{"T10"}},
 	{"a worker counts anew", around(core+"Entry.Decode", "err := original(data)\ne.Head.Progress = Progress{}\nreturn err"), rows{"T56"}},
 	{"a worker forgets what agents have used", around(core+"Entry.Decode", "err := original(data)\ne.Head.Delegated = 0\nreturn err"), rows{"T56"}},
-	{"tools are called that are out of scope", condition("internal/core.planner.admit", "hidden", "false"), rows{"T33", "T45"}},
-	{"who denies allows", around(step+"carryDecision", `
+	{"tools are called that are out of scope", condition("internal/core.admitter.arguments", "hidden", "false"), rows{"T33", "T45"}},
+	{"who denies allows", around(step+"enact", `
 		if d.Decision == sdk.DecisionDeny {
 			d.Decision = sdk.DecisionAllow
 		}

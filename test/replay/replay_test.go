@@ -458,7 +458,7 @@ func work(spec *core.Spec, s *core.State) core.Event {
 		return ev
 	case core.Undo:
 		reply := sdk.ModelReply{Calls: []sdk.ToolRequest{{Name: spec.Undo[next.Call.Tool].Tool, Arguments: "{}"}}}
-		return core.Undoing{Plan: core.PlanRound(spec, &s.Head, s.Input, reply, nil, s.Deadline-1)}
+		return core.Undoing{Admission: core.Admit(spec, &s.Head, s.Input, reply, nil, s.Deadline-1)}
 	case core.Review:
 		return core.Reviewed{}
 	case core.Park:

@@ -46,7 +46,7 @@ func (j *judges) judge(a *runner.Agent) {
 		return
 	}
 	required := j.pick(2) == 0
-	a.Gate = func(_ context.Context, in sdk.RequirementInput) ([]core.Objection, error) {
+	a.CheckOutput = func(_ context.Context, in sdk.RequirementInput) ([]core.Objection, error) {
 		if strings.Contains(string(in.Output), wanted) {
 			return nil, nil
 		}

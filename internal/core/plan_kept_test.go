@@ -26,7 +26,7 @@ func (r *rig) follow(t *testing.T, steps, done, first int) {
 		ev.Routes = append(ev.Routes, core.Route{Step: n})
 		ev.Reply.Calls = append(ev.Reply.Calls, sdk.ToolRequest{Name: "add", Arguments: fmt.Sprintf(`{"n":%d}`, first+i)})
 	}
-	ev.Plan = r.plan(ev.Reply)
+	ev.Admission = r.plan(ev.Reply)
 	r.must(t, r.drive(ev))
 	tools, ok := r.next().(core.RunTools)
 	if !ok {
@@ -64,7 +64,7 @@ func TestPlan_KeepsWhatItsStepsHaveDone(t *testing.T) {
 	if !ok {
 		t.Fatalf("next is %+v, want a round of steps", r.next())
 	}
-	r.must(t, r.drive(core.Routed{Reply: reply, Routes: []core.Route{{Step: next.Steps[0]}}, Plan: r.plan(reply)}))
+	r.must(t, r.drive(core.Routed{Reply: reply, Routes: []core.Route{{Step: next.Steps[0]}}, Admission: r.plan(reply)}))
 	if tools, runs := r.next().(core.RunTools); runs {
 		t.Errorf("the call of step 1 is made again: %+v", tools)
 	}

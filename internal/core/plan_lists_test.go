@@ -47,7 +47,7 @@ func (r *rig) routeStep(t *testing.T, step int, failing []int, places ...int) {
 		}
 	}
 	ev.Routes = []core.Route{route}
-	ev.Plan = r.plan(ev.Reply)
+	ev.Admission = r.plan(ev.Reply)
 	r.must(t, r.drive(ev))
 	tools, ok := r.next().(core.RunTools)
 	if !ok {
@@ -124,7 +124,7 @@ func TestPlan_DoesAStepForEachElement(t *testing.T) {
 	}
 	r.must(t, r.drive(core.Planned{By: core.PlannedByModel, Asked: true, Steps: []core.PlanStep{{Text: "add again"}}}))
 	reply := sdk.ModelReply{Units: 1, Calls: []sdk.ToolRequest{{Name: "add", Arguments: `{"n":202}`}}}
-	r.must(t, r.drive(core.Routed{Reply: reply, Routes: []core.Route{{Step: 4}}, Plan: r.plan(reply)}))
+	r.must(t, r.drive(core.Routed{Reply: reply, Routes: []core.Route{{Step: 4}}, Admission: r.plan(reply)}))
 	if tools, runs := r.next().(core.RunTools); runs {
 		t.Errorf("the call for element 3 is made again: %+v", tools)
 	}

@@ -56,7 +56,7 @@ func TestPlan_IsNoLargerThanItMayBe(t *testing.T) {
 				ev.Routes = append(ev.Routes, route)
 			}
 			if len(ev.Reply.Calls) > 0 {
-				ev.Plan = r.plan(ev.Reply)
+				ev.Admission = r.plan(ev.Reply)
 			}
 			r.must(t, r.drive(ev))
 			if tools, ok := r.next().(core.RunTools); ok {

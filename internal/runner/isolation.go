@@ -10,10 +10,10 @@ import (
 	"agentd/internal/core"
 )
 
-// Gate lets the activations of a process work side by side, and one that must be alone only when nobody else is at work. Who
+// Isolation lets the activations of a process work side by side, and one that must be alone only when nobody else is at work. Who
 // waits is let in in the order of arrival, so that neither kind keeps the other out for ever. All runners of a process share
-// one. The zero Gate is open.
-type Gate struct {
+// one. The zero Isolation keeps nobody out.
+type Isolation struct {
 	mu sync.Mutex
 	// inside is how many are at work; alone is the one that must be alone, if it is inside.
 	inside  int
@@ -21,14 +21,14 @@ type Gate struct {
 	waiting []*pass
 }
 
-// pass is one's place at the gate. call calls who waits there.
+// pass is one's place in an Isolation. call calls who waits there.
 type pass struct {
 	alone, inside bool
 	call          func()
 }
 
 // arrive returns a place in the queue, or inside if nobody is before it.
-func (g *Gate) arrive(alone bool) *pass {
+func (g *Isolation) arrive(alone bool) *pass {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p := &pass{alone: alone}
@@ -38,7 +38,7 @@ func (g *Gate) arrive(alone bool) *pass {
 }
 
 // admit lets in whoever may.
-func (g *Gate) admit() {
+func (g *Isolation) admit() {
 	for len(g.waiting) > 0 {
 		next := g.waiting[0]
 		if g.alone != nil || next.alone && g.inside > 0 {
@@ -57,14 +57,14 @@ func (g *Gate) admit() {
 }
 
 // admitted reports whether p is inside, and if not who is alone there.
-func (g *Gate) admitted(p *pass) (inside bool, alone *pass) {
+func (g *Isolation) admitted(p *pass) (inside bool, alone *pass) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return p.inside, g.alone
 }
 
 // onceAdmitted has call called when p is let in, unless it is inside.
-func (g *Gate) onceAdmitted(p *pass, call func()) (inside bool) {
+func (g *Isolation) onceAdmitted(p *pass, call func()) (inside bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p.call = call
@@ -72,7 +72,7 @@ func (g *Gate) onceAdmitted(p *pass, call func()) (inside bool) {
 }
 
 // leave gives the place up, wherever it is.
-func (g *Gate) leave(p *pass) {
+func (g *Isolation) leave(p *pass) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if p.inside {
@@ -87,7 +87,7 @@ func (g *Gate) leave(p *pass) {
 }
 
 // join lets others in beside p, if it is alone.
-func (g *Gate) join(p *pass) {
+func (g *Isolation) join(p *pass) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.alone == p {
@@ -97,7 +97,7 @@ func (g *Gate) join(p *pass) {
 }
 
 // crowded reports whether somebody waits for all others to leave.
-func (g *Gate) crowded() bool {
+func (g *Isolation) crowded() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.ContainsFunc(g.waiting, func(p *pass) bool { return p.alone })
@@ -109,22 +109,22 @@ var errSuspect = errors.New("the run must be driven alone")
 // errDrained says that a worker ends before a message's turn came.
 var errDrained = errors.New("the worker ends")
 
-// Who waits at the gate is called when it is let in, and looks who keeps it out after a pause that doubles up to longestWait.
+// Who waits is called when it is let in, and looks who keeps it out after a pause that doubles up to longestWait.
 const (
 	shortestWait = 50 * time.Millisecond
 	longestWait  = time.Second
 )
 
-// enter waits at the gate until the activation may work. Nobody waits for one that takes longer than any step does: whoever hangs
+// enter waits until the activation may work. Nobody waits for one that takes longer than any step does: whoever hangs
 // is not alone any more, its delivery is given up, and who cannot be alone because of it goes on beside it, so that its own
 // death proves nothing.
 func (a *activation) enter(ctx context.Context, alone bool) error {
 	a.alone = alone
-	a.pass = a.Gate.arrive(alone)
+	a.pass = a.Isolation.arrive(alone)
 	var before *pass
 	since := a.Env.Now()
 	for wait := shortestWait; ; wait = min(2*wait, longestWait) {
-		inside, first := a.Gate.admitted(a.pass)
+		inside, first := a.Isolation.admitted(a.pass)
 		switch hung := a.Env.Now()-since > a.Silence.Milliseconds(); {
 		case inside:
 			return nil
@@ -133,11 +133,11 @@ func (a *activation) enter(ctx context.Context, alone bool) error {
 		case first != nil && first != before:
 			before, since = first, a.Env.Now()
 		case hung && first != nil:
-			a.Gate.join(first)
+			a.Isolation.join(first)
 			continue
 		case hung && alone:
 			a.Logger.WarnContext(ctx, "others do not finish, so a run that may end its worker is driven beside them", "run", a.head.Run)
-			a.Gate.leave(a.pass)
+			a.Isolation.leave(a.pass)
 			a.beside = true
 			return a.enter(ctx, false)
 		}
@@ -152,7 +152,7 @@ func (a *activation) enter(ctx context.Context, alone bool) error {
 func (a *activation) wait(ctx context.Context, most time.Duration) error {
 	waiting, call := context.WithCancel(ctx)
 	defer call()
-	if a.Gate.onceAdmitted(a.pass, call) {
+	if a.Isolation.onceAdmitted(a.pass, call) {
 		return nil
 	}
 	if err := a.Env.Sleep(waiting, most); err != nil && ctx.Err() != nil {
@@ -163,7 +163,7 @@ func (a *activation) wait(ctx context.Context, most time.Duration) error {
 
 // enterAlone leaves the others and comes back alone.
 func (a *activation) enterAlone(ctx context.Context) error {
-	a.Gate.leave(a.pass)
+	a.Isolation.leave(a.pass)
 	return a.enter(ctx, true)
 }
 

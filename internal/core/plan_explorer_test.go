@@ -73,8 +73,8 @@ func (x *explorer) route(due []int) core.Event {
 		}
 	}
 	if len(ev.Reply.Calls) > 0 {
-		ev.Plan = x.rig.plan(ev.Reply)
-		x.policy.rule(ev.Plan)
+		ev.Admission = x.rig.plan(ev.Reply)
+		x.policy.rule(ev.Admission)
 	}
 	return ev
 }

@@ -32,8 +32,8 @@ func newWaiting() waiting {
 	return waiting{asleep: make(chan time.Duration, 8), wake: make(chan struct{})}
 }
 
-func arrive(env Env, gate *Gate) *activation {
-	r := &Runner{Options: Options{Env: env, Gate: gate, Silence: time.Hour}}
+func arrive(env Env, isolation *Isolation) *activation {
+	r := &Runner{Options: Options{Env: env, Isolation: isolation, Silence: time.Hour}}
 	return &activation{Runner: r, msg: &Message{}, key: wire.NewRunKey("order 7")}
 }
 
@@ -56,21 +56,21 @@ func running(do func() error) <-chan error {
 }
 
 // While who is to be alone does not know that the others have left, nobody does anything. So it does not look: it is called.
-func TestGate_WhoIsLetInIsCalled(t *testing.T) {
+func TestIsolation_WhoIsLetInIsCalled(t *testing.T) {
 	t.Parallel()
-	gate, env := &Gate{}, newWaiting()
-	first, second, third := arrive(env, gate), arrive(env, gate), arrive(env, gate)
+	isolation, env := &Isolation{}, newWaiting()
+	first, second, third := arrive(env, isolation), arrive(env, isolation), arrive(env, isolation)
 	within(t, "the first one is let in", running(func() error { return first.enter(t.Context(), false) }))
 	alone := running(func() error { return second.enter(t.Context(), true) })
 	<-env.asleep
 	beside := running(func() error { return third.enter(t.Context(), false) })
 	<-env.asleep
-	gate.leave(first.pass)
+	isolation.leave(first.pass)
 	within(t, "who is to be alone is let in", alone)
-	if inside, by := gate.admitted(third.pass); inside || by != second.pass {
+	if inside, by := isolation.admitted(third.pass); inside || by != second.pass {
 		t.Errorf("the third one is inside: %v", inside)
 	}
-	gate.join(second.pass)
+	isolation.join(second.pass)
 	within(t, "the third one is let in", beside)
 }
 
@@ -78,8 +78,8 @@ func TestGate_WhoIsLetInIsCalled(t *testing.T) {
 // too.
 func TestHoldBack_KeepsNobodyWaiting(t *testing.T) {
 	t.Parallel()
-	gate, env := &Gate{}, newWaiting()
-	held, other := arrive(env, gate), arrive(newWaiting(), gate)
+	isolation, env := &Isolation{}, newWaiting()
+	held, other := arrive(env, isolation), arrive(newWaiting(), isolation)
 	within(t, "one is let in", running(func() error { return held.enter(t.Context(), false) }))
 	held.head.Driver = &core.Driver{Owner: "dead", Takeovers: 1}
 	takes := running(func() error { return held.holdBack(t.Context()) })
@@ -88,8 +88,8 @@ func TestHoldBack_KeepsNobodyWaiting(t *testing.T) {
 	}
 	within(t, "another one is let in alone", running(func() error { return other.enter(t.Context(), true) }))
 	env.wake <- struct{}{}
-	<-env.asleep // at the gate
-	gate.leave(other.pass)
+	<-env.asleep // as it waits
+	isolation.leave(other.pass)
 	within(t, "the first one is let in again", takes)
 	if !held.alone || !held.heldBack {
 		t.Errorf("it is alone: %v, and was held back: %v", held.alone, held.heldBack)
@@ -102,7 +102,7 @@ func TestHoldBack_IsAnotherOneAtEachDelivery(t *testing.T) {
 	env, waits := newWaiting(), map[time.Duration]int{}
 	const deliveries = 40
 	for n := range deliveries {
-		held := arrive(env, &Gate{})
+		held := arrive(env, &Isolation{})
 		within(t, "it is let in", running(func() error { return held.enter(t.Context(), false) }))
 		held.msg.Delivered, held.head.Driver = 1+n, &core.Driver{Owner: "dead", Takeovers: 1}
 		takes := running(func() error { return held.holdBack(t.Context()) })
