@@ -73,15 +73,31 @@ func (o StoreOptions) opened(store runner.Store, kind string, findings []finding
 }
 
 // OpenStore opens the store of runs for who looks at them, or acts on some. A Redis that may lose runs is refused, and so is a store that is not
-// the one that runs are kept in: *OtherStoreError. It is not known to all users which one that is.
+// the one that runs are kept in: ErrOtherStore. It is not known to all users which one that is.
 func OpenStore(ctx context.Context, conn *broker.Conn, o StoreOptions) (OpenedStore, error) {
 	return openIf(ctx, conn, o, compared)
 }
 
-// OpenOwnStore is OpenStore for workers: the first one has runs kept in its store from then on.
+// settlingWait is how long a worker that starts tries to note its store.
+const settlingWait = 5 * time.Second
+
+// OpenOwnStore is OpenStore for workers: the first one has runs kept in its store from then on. Where that cannot be noted for now, because a
+// server takes no writes, it is noted by the first pass that can.
 func OpenOwnStore(ctx context.Context, conn *broker.Conn, o StoreOptions) (OpenedStore, error) {
 	return openIf(ctx, conn, o, func(ctx context.Context, conn *broker.Conn, store OpenedStore) error {
-		return settleIn(ctx, conn, store, store.Kind())
+		if err := compared(ctx, conn, store); err != nil {
+			return err
+		}
+		within, cancel := context.WithTimeout(ctx, settlingWait)
+		defer cancel()
+		err := settleIn(within, conn, store, store.Kind())
+		if err == nil || errors.Is(err, ErrOtherStore) || ctx.Err() != nil {
+			return err
+		}
+		if o.Logger != nil {
+			o.Logger.Warn("which store runs are kept in could not be noted; a later pass does", "error", err)
+		}
+		return nil
 	})
 }
 
