@@ -220,7 +220,7 @@ func TestTokens_UsedByOthersLiftNoBudget(t *testing.T) {
 		// counts is what of three answers counts, and left what the run may still use: it has used 25 of 1000 itself.
 		counts, left int64
 	}{
-		"of a service":            {false, math.MaxInt64/2 + 1, 0, 975},
+		"of a service":            {false, 100, 300, 675},
 		"of an agent":             {true, 100, 300, 675},
 		"more than there can be":  {true, math.MaxInt64/2 + 1, math.MaxInt64, 1000 - math.MaxInt64},
 		"less than nothing":       {true, -100, 0, 975},

@@ -186,10 +186,10 @@ func (h *Head) share(tool *Tool, part int64) (int64, *sdk.Error) {
 	return part, nil
 }
 
-// account takes what an agent has used of the tokens that were reserved for its call; -1 is all of them, because nobody says. What others say
-// counts for nothing. A call that was never made has used none.
+// account takes what a call has used of the tokens that were reserved for it; -1 is all of them, because nobody says. A call that was never made
+// has used none.
 func (t *transition) account(c *Call, used int64) {
-	if callee := t.spec.callee(c); used < 0 || callee == nil || !callee.Agent {
+	if used < 0 {
 		used = c.Reserved
 	}
 	if c.Status == CallSuspended && c.Held == "" {

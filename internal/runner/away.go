@@ -10,10 +10,15 @@ import (
 	"agentd/sdk/wire"
 )
 
-// passes reports whether the run is to wait after a failure of its model. What is about the request itself would fail again.
+// ofRequest reports whether a failure of a model is about what it was asked, which would fail again, and another request might not.
+func ofRequest(e *sdk.Error) bool {
+	return e.Code == sdk.CodeModel && !e.Retryable || e.Code == sdk.CodeTooLarge
+}
+
+// passes reports whether the run is to wait after a failure of its model.
 func (a *activation) passes(e *sdk.Error) bool {
 	switch {
-	case e.Code == sdk.CodeModel && !e.Retryable, e.Code == sdk.CodeTooLarge:
+	case ofRequest(e):
 		return false
 	case slices.Contains(sdk.ParkCodes, e.Code):
 		return slices.Contains(a.agent.Parks, e.Code)

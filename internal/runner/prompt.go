@@ -102,7 +102,7 @@ type compacting struct {
 }
 
 // compact shortens the conversation, with a summary of what is left out. Each batch of turns is summarised by the model that does
-// so; where there is none, and once it has failed, by the first words of what was said.
+// so; where there is none, where it fails, and once it was away, by the first words of what was said.
 func (a *activation) compact(ctx context.Context, c *prompt.Compaction, next sdk.ModelRequest) core.Event {
 	former := core.Summary{}
 	if a.state.Summary != nil {
@@ -121,7 +121,8 @@ func (a *activation) compact(ctx context.Context, c *prompt.Compaction, next sdk
 		if asks {
 			text, err = a.summarise(ctx, batch, next, &ev.Reply)
 		}
-		if asks = asks && err == nil; err != nil {
+		if err != nil {
+			asks = asks && ofRequest(sdk.AsError(err))
 			a.Logger.Warn("conversation could not be summarised by the model", "run", a.state.Run, "error", err)
 			a.live(wire.LiveCompactionFailed, a.state.Turns, func() any {
 				failed := told

@@ -16,6 +16,7 @@ package replay
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -314,7 +315,15 @@ func goOn(t *testing.T, spec *core.Spec, entries []core.Entry) {
 		try(d.Cause(), core.TakenOver{})
 	}
 	if h.Cancel == nil && !slices.Contains(h.Heard, "nlater") && len(h.Undo) == 0 {
-		try(cause, core.Steered{Note: core.Note{ID: "nlater", Text: "and another thing", Event: "later", Source: "somebody"}})
+		ev := core.Steered{Note: core.Note{ID: "nlater", Text: "and another thing", Event: "later", Source: "somebody"}}
+		if h.Budget > 0 && h.TokensLeft() <= 0 && len(h.Calls) == 0 { // no model call is left to read it
+			in := core.Input{At: last.At, Cause: cause, Owner: "somebody", Rev: last.Rev + 1, Event: ev}
+			if _, err := core.Step(spec, last.Head, in); !errors.Is(err, &sdk.Error{Code: sdk.CodeMessageRefused}) {
+				t.Errorf("entry %d: a message that nobody would read: %v", last.Rev, err)
+			}
+		} else {
+			try(cause, ev)
+		}
 	}
 	for _, f := range core.Outstanding(h) {
 		switch f.Kind {
