@@ -65,6 +65,7 @@ export class Service {
     call.version = version;
     const faults = checks.accepts(version, call.data);
     if (faults.length > 0) throw new CallError("contract_violation", `the data does not fit ${uri}/${version}`, { faults });
+    signal.throwIfAborted(); // it may have been voided while the checks were made
     const { $type, $units, ...data } = answered(await this.#handler(version)(call, call.data, signal));
     const types = Object.keys(versions[version].emits), type = $type ?? (types.length === 1 ? types[0] : undefined);
     if (!types.includes(type)) throw new TypeError(`the answer's $type is ${type}; want ${types.join(" or ")}`);

@@ -9,10 +9,10 @@ const contract = (versions) => ({ uri, type, versions: Object.fromEntries(Object
   ([version, schema]) => [version, { accepts: {}, emits: { "weather.forecast.done": schema } }])) });
 const versions = { "1.0.0": {}, "1.10.0": {}, "1.9.0": {}, "2.0.0-rc.1": {} };
 const silent = { info() {}, warn() {}, error() {} };
-const aborted = AbortSignal.abort();
+const waited = new AbortController().signal;
 
 /** What a service answers to a call. */
-const answer = (given, event, handler) => new Service(given, { log: silent }).handle(handler).answer({ event: { type, ...event }, data: {} }, aborted);
+const answer = (given, event, handler) => new Service(given, { log: silent }).handle(handler).answer({ event: { type, ...event }, data: {} }, waited);
 
 test("a service that could not answer is refused at the start", async () => {
   const good = contract(versions);
@@ -34,7 +34,7 @@ test("a service that could not answer is refused at the start", async () => {
     ['$.versions["1.0.0"]', new Service({ uri, type, versions: { "1.0.0": { emits: { done: {} } } } }).handle(async () => ({}))],
     ['$.versions["1.0.0"].emits["weather.forecast.done"]', new Service(contract({ "1.0.0": { type: "strin" } })).handle(async () => ({}))],
   ]) {
-    await assert.rejects(service.serve(null, aborted), (e) => e.code === "config" && e.faults[0].path === what && e.message.includes(what), what);
+    await assert.rejects(service.serve(null, waited), (e) => e.code === "config" && e.faults[0].path === what && e.message.includes(what), what);
   }
   assert.throws(() => new Service(good, { root: "Acme" }), { code: "config" });
 });
@@ -84,7 +84,7 @@ test("where there are several types, an answer says which one it is", async () =
 test("what an answer cost", async () => {
   const costs = async (units, $units) => {
     const service = new Service(contract({ "1.0.0": {} }), { units, log: silent }).handle(() => ({ $units, text: "sunny" }));
-    const { executionunits, data } = await service.answer({ event: { type }, data: {} }, aborted);
+    const { executionunits, data } = await service.answer({ event: { type }, data: {} }, waited);
     assert.deepEqual(data, { text: "sunny" });
     return executionunits;
   };
@@ -108,7 +108,7 @@ for (const [$schema, pair] of Object.entries(dialects)) {
     const schema = { $schema, type: "object", properties: { pair: { type: "array", ...pair } } };
     const service = new Service(contract({ "1.0.0": schema, "1.1.0": schema }), { log: { ...silent, warn: (text) => warned.push(text) } });
     service.handle(async (call, data) => data);
-    const given = (data) => service.answer({ event: { type }, data }, aborted);
+    const given = (data) => service.answer({ event: { type }, data }, waited);
     assert.deepEqual((await given({ pair: ["a", 1] })).data, { pair: ["a", 1] });
     assert.equal(warned.length, pair ? 0 : 1);
     if (pair) await assert.rejects(given({ pair: [1, "a"] }), { name: "TypeError", message: /does not fit/ });
@@ -121,7 +121,7 @@ test("multiples of fractions are those of their decimals", async () => {
   const service = new Service(contract({ "1.0.0": schema, "1.1.0": { ...schema, $schema: "http://json-schema.org/draft-07/schema#" } }), { log: silent });
   service.handle(async (call, data) => data);
   for (const version of ["1.0.0", "1.1.0"]) {
-    const given = (data) => service.answer({ event: { type, dataschema: `${uri}/${version}` }, data }, aborted);
+    const given = (data) => service.answer({ event: { type, dataschema: `${uri}/${version}` }, data }, waited);
     for (const data of [{ price: 0.07 }, { price: 1.15 }, { price: -19.99 }, { price: 0 }, { price: 1e21 }, { tiny: 3e-7 }, { tiny: 1e300 }, { hours: 1.75 }]) {
       assert.deepEqual((await given(data)).data, data);
     }
@@ -135,6 +135,15 @@ test("a schema that only agentd can read is not checked here", async () => {
   const warned = [];
   const schema = { properties: { text: { pattern: "(?i)sunny" } } };
   const service = new Service(contract({ "1.0.0": schema }), { log: { ...silent, warn: (text) => warned.push(text) } }).handle(async () => ({ text: "Sunny" }));
-  assert.deepEqual((await service.answer({ event: { type }, data: {} }, aborted)).data, { text: "Sunny" });
+  assert.deepEqual((await service.answer({ event: { type }, data: {} }, waited)).data, { text: "Sunny" });
   assert.equal(warned.length, 1);
+});
+
+test("a call that is voided while the checks are made ready is not begun", async () => {
+  let begun = 0;
+  const service = new Service(contract({ "1.0.0": {} }), { log: silent }).handle(() => { begun += 1; return {}; });
+  const voided = new AbortController(), answered = service.answer({ event: { type }, data: {} }, voided.signal);
+  voided.abort(new Error("voided"));
+  await assert.rejects(answered, /voided/);
+  assert.equal(begun, 0);
 });
