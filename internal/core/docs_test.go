@@ -64,7 +64,10 @@ func fieldsOf(path string, of reflect.Type) []string {
 			continue
 		}
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if name == "" {
+		switch name {
+		case "-":
+			continue
+		case "":
 			name = field.Name
 		}
 		name = strings.TrimPrefix(path+"."+name, ".")

@@ -43,6 +43,9 @@ type Change struct {
 	// Absorbed is what the entry's message did before, where nothing was written between: the reply of a model that answered at once is
 	// in one entry with what it replied to. It has no effects, and no Absorbed of its own. See Entry.Parts.
 	Absorbed *Change `json:"absorbed,omitempty"`
+	// At is when the input was handled, in Unix milliseconds by the worker's clock: what the change says is due counts from it. It is stored
+	// as the entry's date only.
+	At int64 `json:"-"`
 	// Kind is the input's name.
 	Kind        string       `json:"kind"`
 	Checkpoints []Checkpoint `json:"checkpoints,omitempty"`
@@ -104,7 +107,7 @@ type Entry struct {
 	// KeyID names the key that contents are sealed with; empty is none.
 	KeyID string `json:"kid,omitempty"`
 	Cause Cause  `json:"cause"`
-	// At is when the entry was made, in Unix milliseconds, by the worker's clock.
+	// At is the date of the entry: the At of its Change.
 	At int64 `json:"at"`
 	// Blobs are the sections that were too large and are stored beside the journal.
 	Blobs []Blob `json:"blobs,omitempty"`

@@ -28,7 +28,7 @@ type transition struct {
 func Step(spec *Spec, head Head, in Input) (Change, error) {
 	t := &transition{spec: spec, in: in, was: head.Status, calls: head.Calls}
 	t.Head = head.clone()
-	t.Kind = in.Event.kind()
+	t.At, t.Kind = in.At, in.Event.kind()
 	if err := t.apply(); err != nil {
 		return Change{}, err
 	}

@@ -108,7 +108,7 @@ func (a *activation) attempt(ctx context.Context) (Verdict, error) {
 	if a.keep(ctx, &change) {
 		return a.goOn(ctx)
 	}
-	entry, at, err := a.appendEntry(ctx, a.at, change, a.Env.Now())
+	entry, at, err := a.appendEntry(ctx, a.at, change)
 	if tooLarge(err) {
 		return a.refuse(ctx, sdk.Errorf(sdk.CodeTooLarge, "what the message adds to the run is too large to be stored").WithCause(err))
 	}

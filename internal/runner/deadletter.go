@@ -46,7 +46,7 @@ func (a *activation) endUnread(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	entry, at, err := a.appendEntry(ctx, a.at, change, a.Env.Now())
+	entry, at, err := a.appendEntry(ctx, a.at, change)
 	if errors.Is(err, ErrCorrupt) {
 		return nil // nothing can be appended to it
 	}

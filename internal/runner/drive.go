@@ -111,7 +111,7 @@ func (a *activation) release(ctx context.Context, problem error) error {
 		if err != nil {
 			return err
 		}
-		if _, _, err = a.appendEntry(ctx, a.at, change, a.Env.Now()); !errors.Is(err, ErrConflict) {
+		if _, _, err = a.appendEntry(ctx, a.at, change); !errors.Is(err, ErrConflict) {
 			return err
 		}
 		if err := a.loadHead(ctx); err != nil {
@@ -207,7 +207,7 @@ func (a *activation) commit(ctx context.Context, event core.Event) error {
 		if err != nil {
 			return err
 		}
-		entry, at, err := a.appendEntry(ctx, a.at, change, a.Env.Now())
+		entry, at, err := a.appendEntry(ctx, a.at, change)
 		if _, ending := event.(core.Ended); tooLarge(err) && !ending {
 			event = a.tooMuch(ctx, event, err)
 			continue

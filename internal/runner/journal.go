@@ -26,10 +26,10 @@ type point struct {
 // written after all is not written twice. A message for which nothing was read is given back instead, as it is when the store cannot be
 // read: its next delivery finds the entry, or writes it. Errors: ErrConflict, with the entry, because it may have been written before
 // the one that it conflicts with; or one that repeating does not mend.
-func (a *activation) appendEntry(ctx context.Context, at point, change core.Change, now int64) (*core.Entry, point, error) {
+func (a *activation) appendEntry(ctx context.Context, at point, change core.Change) (*core.Entry, point, error) {
 	entry := &core.Entry{
 		V: change.Head.V, Rev: at.Rev + 1, Etag: a.Env.Random(), Prev: at.digest,
-		Cause: a.msg.Cause, At: now, Change: change,
+		Cause: a.msg.Cause, At: change.At, Change: change,
 	}
 	data, err := a.encode(ctx, entry)
 	if err != nil {

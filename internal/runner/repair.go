@@ -133,7 +133,7 @@ func (r *Runner) Restart(ctx context.Context, m Message) (begun bool, err error)
 	if err != nil {
 		return false, err
 	}
-	return a.begin(ctx, change, m.Received)
+	return a.begin(ctx, change)
 }
 
 // Abandon ends the run of an init event that a worker had handled and that has left no journal, with an error event. The
@@ -153,12 +153,11 @@ func (r *Runner) Abandon(ctx context.Context, m Message, e core.Ending) (ended b
 	if err != nil {
 		return false, err
 	}
-	in = a.in(core.Ended{Ending: e})
-	ending, err := core.Step(a.agent.Core, begun.Head, in)
+	ending, err := core.Step(a.agent.Core, begun.Head, a.in(core.Ended{Ending: e}))
 	if err != nil {
 		return false, err
 	}
-	return a.begin(ctx, ending, in.At)
+	return a.begin(ctx, ending)
 }
 
 // lost returns an activation for an init event without a journal; nil if there is one, or none can come of it.
@@ -177,8 +176,8 @@ func (r *Runner) lost(ctx context.Context, m Message) (*activation, error) {
 }
 
 // begin commits the first entry of a run and carries out its effects. It reports false when somebody else was first.
-func (a *activation) begin(ctx context.Context, change core.Change, at int64) (bool, error) {
-	entry, _, err := a.appendEntry(ctx, point{}, change, at)
+func (a *activation) begin(ctx context.Context, change core.Change) (bool, error) {
+	entry, _, err := a.appendEntry(ctx, point{}, change)
 	if errors.Is(err, ErrConflict) {
 		return false, nil
 	}

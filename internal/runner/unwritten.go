@@ -21,8 +21,7 @@ const (
 // the run meanwhile makes it void, and it is made anew from the message.
 type unwritten struct {
 	change core.Change
-	// at is when the change was made, in Unix milliseconds, and before the head that it was made of.
-	at     int64
+	// before is the head that the change was made of.
 	before core.Head
 }
 
@@ -49,11 +48,11 @@ func (a *activation) keep(ctx context.Context, change *core.Change) bool {
 		return false
 	}
 	var err error
-	*state, err = core.Apply(*state, &core.Entry{V: change.Head.V, Rev: a.at.Rev + 1, Cause: a.msg.Cause, At: now, Change: *change})
+	*state, err = core.Apply(*state, &core.Entry{V: change.Head.V, Rev: a.at.Rev + 1, Cause: a.msg.Cause, At: change.At, Change: *change})
 	if err != nil {
 		return false
 	}
-	a.state, a.unwritten = state, &unwritten{change: *change, at: change.Head.Driver.Since, before: a.head}
+	a.state, a.unwritten = state, &unwritten{change: *change, before: a.head}
 	a.head = change.Head
 	a.behind.Store(1)
 	return true
@@ -98,7 +97,7 @@ func (a *activation) write(ctx context.Context) error {
 	if u == nil {
 		return nil
 	}
-	entry, at, err := a.appendEntry(ctx, a.at, u.change, u.at)
+	entry, at, err := a.appendEntry(ctx, a.at, u.change)
 	if err != nil {
 		return err
 	}
@@ -137,7 +136,7 @@ func (a *activation) join(ctx context.Context, event core.Event) (bool, error) {
 		return false, err
 	}
 	a.blind = false // the reply is worth that the store is asked again
-	entry, at, err := a.appendEntry(ctx, a.at, change.After(&u.change), a.Env.Now())
+	entry, at, err := a.appendEntry(ctx, a.at, change.After(&u.change))
 	if tooLarge(err) {
 		return false, a.write(ctx)
 	}

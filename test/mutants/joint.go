@@ -27,7 +27,7 @@ var ofJoint = []mutant{
 	{"what a reply asks for leaves before the answer is durable", around(act+"join", `
 		if _, replied := event.(core.Replied); replied && a.unwritten != nil {
 			change, err := core.Step(a.agent.Core, a.state.Head, a.in(event))
-			early := core.Entry{Rev: a.at.Rev + 1, Cause: a.msg.Cause, At: a.Env.Now(), Change: change}
+			early := core.Entry{Rev: a.at.Rev + 1, Cause: a.msg.Cause, At: change.At, Change: change}
 			if err == nil {
 				err = a.carryOut(ctx, &early, change.Effects)
 			}

@@ -28,11 +28,11 @@ var mutants = slices.Concat(ofRuns, ofRows, ofWords, ofPlans, ofRights, ofWatchi
 var ofRuns = []mutant{
 	// Effects come after the entry, and are carried out again until they are out (R1, R2, R3).
 	{"publish before commit", around(act+"appendEntry", `
-		early := core.Entry{Rev: at.Rev + 1, Cause: a.msg.Cause, At: now, Change: change}
+		early := core.Entry{Rev: at.Rev + 1, Cause: a.msg.Cause, At: change.At, Change: change}
 		if err := a.carryOut(ctx, &early, change.Effects); err != nil {
 			return nil, point{}, err
 		}
-		return original(ctx, at, change, now)`), simulator},
+		return original(ctx, at, change)`), simulator},
 	{"ack before the work", around(handler+"Handle", "h.settle(ctx, d, runner.Verdict{})\noriginal(ctx, d)"), simulator},
 	{"a lost answer of the store is taken for a yes", call(act+"appendEntry", "Append", `func() (Version, error) {
 		v, err := $
