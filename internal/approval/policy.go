@@ -254,10 +254,18 @@ func Terms(t sdk.PermissionPolicyTerms) sdk.PermissionTerms { return compileTerm
 
 func compileTerms(t sdk.PermissionPolicyTerms, risk string) sdk.PermissionTerms {
 	return sdk.PermissionTerms{
-		Mode: cmp.Or(t.Mode, sdk.PermissionHold), Risk: risk, Scopes: t.Scopes, Quorum: t.Quorum, FourEyes: t.FourEyes,
+		Mode: cmp.Or(t.Mode, sdk.PermissionHold), Risk: risk, Scopes: withCall(t.Scopes), Quorum: t.Quorum, FourEyes: t.FourEyes,
 		Approvers: t.Approvers, Signed: t.Signed, RemindMillis: t.RemindMillis,
 		Results: t.Results, Batch: t.Batch, Stages: stages(t),
 	}
+}
+
+// withCall are the scopes with that of the one call, which is always offered: nobody could deny a call without denying others.
+func withCall(scopes []sdk.GrantScope) []sdk.GrantScope {
+	if len(scopes) == 0 || slices.Contains(scopes, sdk.ScopeCall) {
+		return scopes
+	}
+	return slices.Concat([]sdk.GrantScope{sdk.ScopeCall}, scopes)
 }
 
 // Check implements sdk.PermissionManager: the first rule that matches decides, and what none matches is allowed.

@@ -97,6 +97,18 @@ func TestDesk_TheRequestHasTheSchemaOfTheAnswer(t *testing.T) {
 	}
 }
 
+// A policy that offers a wider scope does not keep anybody from deciding on the one call.
+func TestDesk_DecidesOnOneCallWhateverIsOffered(t *testing.T) {
+	t.Parallel()
+	h := start(t, payer(sdk.PermissionPolicyTerms{Scopes: []sdk.GrantScope{sdk.ScopeTool}}), sdktest.Ask(pay(1), pay(2), pay(3)), sdktest.Say("paid"))
+	d := open(t, h)
+	h.Run("payer", map[string]string{})
+	items := untilOpen(t, d, 3)
+	wantCounted(t, decide(t, d, items[0].ID, "", sdk.PermissionDecision{Decision: sdk.DecisionDeny}))
+	wantCounted(t, decide(t, d, items[1].ID, "", allow))
+	wantCounted(t, decide(t, d, items[2].ID, "", sdk.PermissionDecision{Decision: sdk.DecisionAllow, Scope: sdk.ScopeTool}))
+}
+
 // A request that nobody decides on in time goes to another domain, under an id that begins with its own. Whoever has the former one before
 // them has not seen the latter.
 func TestDesk_DecidesOnTheRequestThatIsNamed(t *testing.T) {
