@@ -362,8 +362,8 @@ func TestEdit_OfAPlanIsDrawnAsSteps(t *testing.T) {
 		`<p class="label">edited to</p><pre class="said">1. Pay alice`+"\n     with: bank_pay</pre>")
 }
 
-// A pattern that cannot be read is for whoever wrote it to mend.
-func TestDecide_SaysWhatIsWrongWithAPattern(t *testing.T) {
+// A pattern that cannot be read is for whoever wrote it to mend, and so is a number of uses that would be none.
+func TestDecide_SaysWhatIsWrongWithAGrant(t *testing.T) {
 	t.Parallel()
 	spec := payer()
 	spec.Permissions.Rules[0].Terms = &sdk.PermissionPolicyTerms{Scopes: []sdk.GrantScope{sdk.ScopeToolPattern}}
@@ -378,6 +378,12 @@ func TestDecide_SaysWhatIsWrongWithAPattern(t *testing.T) {
 	form.Set("pattern", "args.euros <")
 	_, page = b.post(http.StatusUnprocessableEntity, request+"/decide", form)
 	contains(t, page, "Syntax error")
+	form.Set("pattern", "args.euros < 100")
+	for _, uses := range []string{"0", "-1", "some"} {
+		form.Set("uses", uses)
+		_, page = b.post(http.StatusUnprocessableEntity, request+"/decide", form)
+		contains(t, page, "&#34;"+uses+"&#34; is not a number of uses; write one of at least 1, or leave it out")
+	}
 }
 
 // A decision is on the arguments that were shown; the model is told why it was denied.
