@@ -42,7 +42,7 @@ func payer() sdk.AgentSpec {
 	}
 	return sdk.AgentSpec{
 		Name: "payer", Version: "1.0.0", Description: hostile, Model: sdk.ModelSpec{Provider: "test", Name: "scripted"}, System: hostile,
-		Contract: schemas("#/test/payer", "payer", `{"type":"object","properties":{"message":{"type":"string"}}}`, "payer.done",
+		Contract: schemas("#/test/payer", "payer", `{"type":"object","properties":{"message":{"type":"string","default":"pay"}},"required":["message"]}`, "payer.done",
 			`{"type":"object","properties":{"response":{"type":"string"}},"required":["response"]}`),
 		Services: []sdk.ServiceTool{{Version: "1.0.0", Contract: schemas("#/test/pay", "bank.pay",
 			`{"type":"object","properties":{"to":{"type":"string"},"euros":{"type":"integer"},"note":{"type":"string"},"fast":{"type":"boolean"}}}`,
@@ -449,6 +449,8 @@ func TestStart_SaysWhatTheAgentDoesNotTake(t *testing.T) {
 	_, page = b.post(http.StatusUnprocessableEntity, "/agents/payer/start", url.Values{"as_json": {"1"}, "object": {`[`}})
 	contains(t, page, "not a JSON object")
 	b.post(http.StatusNotFound, "/agents/nobody/start", nil)
+	// What has a default may be left out.
+	b.post(http.StatusSeeOther, "/agents/payer/start", url.Values{"as_json": {"1"}, "object": {`{}`}, "name": {"short"}, "key": {"short"}})
 	// The same form sent twice is one run.
 	if first, second := b.start("once", "pay"), b.start("once", "pay"); first != second {
 		t.Errorf("sent twice: %s and %s", first, second)
