@@ -3,6 +3,7 @@ package approval
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,8 +13,7 @@ import (
 
 	"agentd/sdk/wire"
 
-	"cel.dev/cel-go/cel"
-
+	"agentd/internal/expression"
 	"agentd/internal/toolpattern"
 	"agentd/sdk"
 )
@@ -39,7 +39,7 @@ type Policy struct {
 
 type rule struct {
 	sdk.PermissionRule
-	when  cel.Program
+	when  expression.Condition // nil holds always
 	terms sdk.PermissionTerms
 }
 
@@ -91,7 +91,7 @@ func compileRule(r sdk.PermissionRule, general sdk.PermissionPolicyTerms, at str
 	made := rule{PermissionRule: r}
 	if r.When != "" {
 		var err error
-		if made.when, err = compileExpression(policyEnv, r.When); err != nil {
+		if made.when, err = expression.CompilePermission(r.When); err != nil {
 			fault(".when", "a condition", sdk.AsError(err).Message)
 		}
 	}
@@ -270,9 +270,9 @@ func withCall(scopes []sdk.GrantScope) []sdk.GrantScope {
 
 // Check implements sdk.PermissionManager: the first rule that matches decides, and what none matches is allowed.
 func (p *Policy) Check(_ context.Context, c sdk.PermissionCheck) (sdk.PermissionRuling, error) {
-	args, err := decodeArgs(c.Args)
-	if err != nil {
-		return sdk.PermissionRuling{}, err
+	var args any
+	if err := json.Unmarshal(c.Args, &args); err != nil {
+		return sdk.PermissionRuling{}, fmt.Errorf("decode arguments: %w", err)
 	}
 	variables := map[string]any{
 		"args": args, "tool": c.Tool, "type": c.Type, "agent": c.Agent, "run": c.Run, "initiator": c.Initiator,
@@ -297,7 +297,7 @@ func (r *rule) matches(c sdk.PermissionCheck, variables map[string]any) bool {
 	if r.when == nil {
 		return true
 	}
-	result, ok := evaluate(r.when, variables)
+	result, ok := r.when(variables)
 	if !ok { // such as a field that is not there: the doubt goes against the call
 		return r.Verdict != sdk.PermissionAllow
 	}

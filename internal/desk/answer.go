@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"agentd/internal/approval"
+	"agentd/internal/expression"
 	"agentd/internal/requests"
 	"agentd/internal/schema"
 	"agentd/sdk"
@@ -106,7 +106,7 @@ func checkDecision(r *sdk.PermissionRequest, p sdk.PermissionDecision, now int64
 		return p, refused("a grant needs uses of at least 1, and an expiry in the future")
 	}
 	if p.Pattern != "" {
-		if err := approval.CheckPattern(p.Pattern); err != nil {
+		if err := expression.CheckPattern(p.Pattern); err != nil {
 			return p, err
 		}
 	}
