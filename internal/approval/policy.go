@@ -3,6 +3,7 @@ package approval
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,8 +13,7 @@ import (
 
 	"agentd/sdk/wire"
 
-	"cel.dev/cel-go/cel"
-
+	"agentd/internal/expression"
 	"agentd/internal/toolpattern"
 	"agentd/sdk"
 )
@@ -39,7 +39,7 @@ type Policy struct {
 
 type rule struct {
 	sdk.PermissionRule
-	when  cel.Program
+	when  expression.Condition // nil holds always
 	terms sdk.PermissionTerms
 }
 
@@ -91,7 +91,7 @@ func compileRule(r sdk.PermissionRule, general sdk.PermissionPolicyTerms, at str
 	made := rule{PermissionRule: r}
 	if r.When != "" {
 		var err error
-		if made.when, err = compileExpression(policyEnv, r.When); err != nil {
+		if made.when, err = expression.CompilePermission(r.When); err != nil {
 			fault(".when", "a condition", sdk.AsError(err).Message)
 		}
 	}
@@ -254,17 +254,25 @@ func Terms(t sdk.PermissionPolicyTerms) sdk.PermissionTerms { return compileTerm
 
 func compileTerms(t sdk.PermissionPolicyTerms, risk string) sdk.PermissionTerms {
 	return sdk.PermissionTerms{
-		Mode: cmp.Or(t.Mode, sdk.PermissionHold), Risk: risk, Scopes: t.Scopes, Quorum: t.Quorum, FourEyes: t.FourEyes,
+		Mode: cmp.Or(t.Mode, sdk.PermissionHold), Risk: risk, Scopes: withCall(t.Scopes), Quorum: t.Quorum, FourEyes: t.FourEyes,
 		Approvers: t.Approvers, Signed: t.Signed, RemindMillis: t.RemindMillis,
 		Results: t.Results, Batch: t.Batch, Stages: stages(t),
 	}
 }
 
+// withCall are the scopes with that of the one call, which is always offered: nobody could deny a call without denying others.
+func withCall(scopes []sdk.GrantScope) []sdk.GrantScope {
+	if len(scopes) == 0 || slices.Contains(scopes, sdk.ScopeCall) {
+		return scopes
+	}
+	return slices.Concat([]sdk.GrantScope{sdk.ScopeCall}, scopes)
+}
+
 // Check implements sdk.PermissionManager: the first rule that matches decides, and what none matches is allowed.
 func (p *Policy) Check(_ context.Context, c sdk.PermissionCheck) (sdk.PermissionRuling, error) {
-	args, err := decodeArgs(c.Args)
-	if err != nil {
-		return sdk.PermissionRuling{}, err
+	var args any
+	if err := json.Unmarshal(c.Args, &args); err != nil {
+		return sdk.PermissionRuling{}, fmt.Errorf("decode arguments: %w", err)
 	}
 	variables := map[string]any{
 		"args": args, "tool": c.Tool, "type": c.Type, "agent": c.Agent, "run": c.Run, "initiator": c.Initiator,
@@ -289,7 +297,7 @@ func (r *rule) matches(c sdk.PermissionCheck, variables map[string]any) bool {
 	if r.when == nil {
 		return true
 	}
-	result, ok := evaluate(r.when, variables)
+	result, ok := r.when(variables)
 	if !ok { // such as a field that is not there: the doubt goes against the call
 		return r.Verdict != sdk.PermissionAllow
 	}

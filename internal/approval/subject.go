@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"agentd/internal/expression"
 	"agentd/internal/schema"
 	"agentd/internal/spelling"
 	"agentd/internal/toolpattern"
@@ -19,7 +20,7 @@ func (t Tools) condition(at string, rule *sdk.PermissionRule) []sdk.Fault {
 	about, known := t.about(rule.Tools)
 	err := t.checkNames(rule.When)
 	if err == nil && known {
-		err = CheckArguments(rule.When, about)
+		err = expression.CheckArguments(rule.When, about)
 	}
 	if err != nil {
 		return []sdk.Fault{{Path: at, Expected: "a condition on what the tools take", Got: sdk.AsError(err).Message}}
@@ -29,7 +30,7 @@ func (t Tools) condition(at string, rule *sdk.PermissionRule) []sdk.Fault {
 
 // about are the tools that patterns match, with what they take; of no patterns all. known is false where one of them, or what it
 // takes, is not known.
-func (t Tools) about(patterns []string) (about []Arguments, known bool) {
+func (t Tools) about(patterns []string) (about []expression.Arguments, known bool) {
 	if len(patterns) == 0 {
 		patterns = []string{"*"}
 	}
@@ -39,7 +40,7 @@ func (t Tools) about(patterns []string) (about []Arguments, known bool) {
 	}
 	for _, tool := range t.box.All() {
 		if named(tool.Name) {
-			about = append(about, Arguments{Tool: tool.Name, Schema: tool.Arguments()})
+			about = append(about, expression.Arguments{Tool: tool.Name, Schema: tool.Arguments()})
 		}
 	}
 	return about, true
@@ -54,15 +55,15 @@ func (t Tools) checkNames(when string) error {
 	for _, s := range t.services {
 		contractTypes = append(contractTypes, s.contractType)
 	}
-	for _, c := range comparisons(when) {
-		isTool, isType := c.variable == variableTool, c.variable == variableType
+	for _, c := range expression.Comparisons(when) {
+		isTool, isType := c.Variable == expression.VariableTool, c.Variable == expression.VariableType
 		switch {
-		case c.value == "", t.mayBeUnknown(c.value), slices.Contains(t.names, c.value) && isTool, slices.Contains(contractTypes, c.value) && isType:
+		case c.Value == "", t.mayBeUnknown(c.Value), slices.Contains(t.names, c.Value) && isTool, slices.Contains(contractTypes, c.Value) && isType:
 		case isTool:
-			return sdk.Errorf(sdk.CodeConfig, "%q: not a tool of the agent: %s", when, t.fault("", c.value).Got)
+			return sdk.Errorf(sdk.CodeConfig, "%q: not a tool of the agent: %s", when, t.fault("", c.Value).Got)
 		case isType:
 			return sdk.Errorf(sdk.CodeConfig, "%q: not the type of a contract that the agent calls: %q%s",
-				when, c.value, spelling.Suggest(c.value, contractTypes))
+				when, c.Value, spelling.Suggest(c.Value, contractTypes))
 		}
 	}
 	return nil

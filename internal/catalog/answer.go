@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"sync"
 
-	"agentd/internal/approval"
 	"agentd/internal/contracts"
 	"agentd/internal/core"
+	"agentd/internal/expression"
 	"agentd/internal/runner"
 	"agentd/internal/signature"
 	"agentd/internal/toolbox"
@@ -145,7 +145,7 @@ func (a *answers) decision(call core.Call, ev wire.Event, who string) (runner.An
 		return answer, nil
 	}
 	if d.Pattern != "" {
-		if err := approval.CheckPattern(d.Pattern); err != nil {
+		if err := expression.CheckPattern(d.Pattern); err != nil {
 			answer.Refused = sdk.AsError(err).Message
 		}
 	}

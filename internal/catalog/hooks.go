@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"agentd/internal/approval"
 	"agentd/internal/core"
+	"agentd/internal/expression"
 	"agentd/internal/toolpattern"
 	"agentd/sdk"
 )
@@ -131,7 +131,7 @@ func ruleHook(r sdk.HookRule) (sdk.Hook, error) {
 	holds := func(map[string]any) (bool, bool) { return true, true }
 	if r.When != "" {
 		var err error
-		if holds, err = approval.CompileRule(r.When); err != nil {
+		if holds, err = expression.CompileRule(r.When); err != nil {
 			return sdk.Hook{}, sdk.Errorf(sdk.CodeConfig, "rule %q: %s", r.Name, sdk.AsError(err).Message)
 		}
 	}

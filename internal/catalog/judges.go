@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"agentd/internal/approval"
 	"agentd/internal/core"
+	"agentd/internal/expression"
 	"agentd/internal/judge"
 	"agentd/internal/runner"
 	"agentd/internal/schema"
@@ -188,7 +188,7 @@ func schemaGate(raw json.RawMessage) (check, error) {
 
 // conditionGate lets pass what a condition holds for. An output for which it cannot be evaluated does not pass.
 func conditionGate(agent, when string) (check, error) {
-	holds, err := approval.CompileGate(when)
+	holds, err := expression.CompileGate(when)
 	if err != nil {
 		return nil, err
 	}

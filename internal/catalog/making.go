@@ -3,8 +3,8 @@ package catalog
 import (
 	"slices"
 
-	"agentd/internal/approval"
 	"agentd/internal/contracts"
+	"agentd/internal/expression"
 	"agentd/internal/prompt"
 	"agentd/internal/runner"
 	"agentd/internal/toolbox"
@@ -161,6 +161,6 @@ func (m *making) withRulings() error {
 	s := m.into.Core
 	s.NeedsRulings = m.spec.Permissions != nil || m.policy != nil || m.declared.Hooks.Permissions != nil || slices.ContainsFunc(m.hooks, gates)
 	s.PermissionSchema, s.PermissionResultSchema = permissionSchema, permissionResultSchema
-	s.Matches = approval.Matches
+	s.Matches = expression.Matches
 	return nil
 }

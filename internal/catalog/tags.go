@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"agentd/internal/approval"
+	"agentd/internal/expression"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -31,7 +31,7 @@ func tagsOf(spec sdk.AgentSpec) (func(input json.RawMessage, run, initiator stri
 			return nil, sdk.Errorf(sdk.CodeConfig, "tags: %s", sdk.AsError(err).Message)
 		}
 		var err error
-		if values[key], err = approval.CompileTag(spec.Tags[key]); err != nil {
+		if values[key], err = expression.CompileTag(spec.Tags[key]); err != nil {
 			return nil, sdk.Errorf(sdk.CodeConfig, "tags.%s: %s", key, sdk.AsError(err).Message)
 		}
 	}

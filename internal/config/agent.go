@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"agentd/internal/approval"
 	"agentd/internal/contracts"
+	"agentd/internal/expression"
 	"agentd/internal/prompt"
 	"agentd/internal/spelling"
 	"agentd/internal/strict"
@@ -275,7 +275,7 @@ func (l *loader) guards(n *strict.Node) *sdk.Guards {
 // tags checks by what people find runs.
 func (l *loader) tags(n *strict.Node, tags map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(tags)) {
-		_, err := approval.CompileTag(tags[key])
+		_, err := expression.CompileTag(tags[key])
 		l.Note(n.Get(key), err)
 		l.Note(n.Get(key), wire.CheckTagKey(key))
 	}
@@ -286,7 +286,7 @@ func (l *loader) rules(list *strict.Node, rules []sdk.HookRule) {
 	for i, n := range list.Items() {
 		r := rules[i]
 		if r.When != "" {
-			_, err := approval.CompileRule(r.When)
+			_, err := expression.CompileRule(r.When)
 			l.Note(n.Get("when"), err)
 		}
 		if r.Message == "" && r.Only == nil && r.Hide == nil && r.Terminate == "" {

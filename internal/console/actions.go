@@ -27,7 +27,8 @@ func (c *console) start(r *request) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	if faults := compiled.Validate(input); len(faults) > 0 {
+	input, faults := compiled.Admit(input)
+	if len(faults) > 0 {
 		return nil, &sdk.Error{Code: sdk.CodeContractViolation, Message: "the agent does not take this", Faults: faults}
 	}
 	run, err := r.runs().Start(r.Context(), client.Request{

@@ -42,7 +42,7 @@ func payer() sdk.AgentSpec {
 	}
 	return sdk.AgentSpec{
 		Name: "payer", Version: "1.0.0", Description: hostile, Model: sdk.ModelSpec{Provider: "test", Name: "scripted"}, System: hostile,
-		Contract: schemas("#/test/payer", "payer", `{"type":"object","properties":{"message":{"type":"string"}}}`, "payer.done",
+		Contract: schemas("#/test/payer", "payer", `{"type":"object","properties":{"message":{"type":"string","default":"pay"}},"required":["message"]}`, "payer.done",
 			`{"type":"object","properties":{"response":{"type":"string"}},"required":["response"]}`),
 		Services: []sdk.ServiceTool{{Version: "1.0.0", Contract: schemas("#/test/pay", "bank.pay",
 			`{"type":"object","properties":{"to":{"type":"string"},"euros":{"type":"integer"},"note":{"type":"string"},"fast":{"type":"boolean"}}}`,
@@ -362,8 +362,8 @@ func TestEdit_OfAPlanIsDrawnAsSteps(t *testing.T) {
 		`<p class="label">edited to</p><pre class="said">1. Pay alice`+"\n     with: bank_pay</pre>")
 }
 
-// A pattern that cannot be read is for whoever wrote it to mend.
-func TestDecide_SaysWhatIsWrongWithAPattern(t *testing.T) {
+// A pattern that cannot be read is for whoever wrote it to mend, and so is a number of uses that would be none.
+func TestDecide_SaysWhatIsWrongWithAGrant(t *testing.T) {
 	t.Parallel()
 	spec := payer()
 	spec.Permissions.Rules[0].Terms = &sdk.PermissionPolicyTerms{Scopes: []sdk.GrantScope{sdk.ScopeToolPattern}}
@@ -378,6 +378,12 @@ func TestDecide_SaysWhatIsWrongWithAPattern(t *testing.T) {
 	form.Set("pattern", "args.euros <")
 	_, page = b.post(http.StatusUnprocessableEntity, request+"/decide", form)
 	contains(t, page, "Syntax error")
+	form.Set("pattern", "args.euros < 100")
+	for _, uses := range []string{"0", "-1", "some"} {
+		form.Set("uses", uses)
+		_, page = b.post(http.StatusUnprocessableEntity, request+"/decide", form)
+		contains(t, page, "&#34;"+uses+"&#34; is not a number of uses; write one of at least 1, or leave it out")
+	}
 }
 
 // A decision is on the arguments that were shown; the model is told why it was denied.
@@ -443,6 +449,8 @@ func TestStart_SaysWhatTheAgentDoesNotTake(t *testing.T) {
 	_, page = b.post(http.StatusUnprocessableEntity, "/agents/payer/start", url.Values{"as_json": {"1"}, "object": {`[`}})
 	contains(t, page, "not a JSON object")
 	b.post(http.StatusNotFound, "/agents/nobody/start", nil)
+	// What has a default may be left out.
+	b.post(http.StatusSeeOther, "/agents/payer/start", url.Values{"as_json": {"1"}, "object": {`{}`}, "name": {"short"}, "key": {"short"}})
 	// The same form sent twice is one run.
 	if first, second := b.start("once", "pay"), b.start("once", "pay"); first != second {
 		t.Errorf("sent twice: %s and %s", first, second)

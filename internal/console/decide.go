@@ -59,8 +59,8 @@ func (c *console) decision(r *request) (d sdk.PermissionDecision, err error) {
 		return d, nil
 	}
 	if uses := value("uses"); uses != "" {
-		if d.Uses, err = strconv.Atoi(uses); err != nil {
-			return d, sdk.Errorf(sdk.CodeContractViolation, "%q is not a number of uses; write one, or leave it out", uses)
+		if d.Uses, err = strconv.Atoi(uses); err != nil || d.Uses < 1 { // 0 would be without limit
+			return d, sdk.Errorf(sdk.CodeContractViolation, "%q is not a number of uses; write one of at least 1, or leave it out", uses)
 		}
 	}
 	if text := value("for"); text != "" {

@@ -341,12 +341,14 @@ func (c *console) tail(ctx context.Context, s *stream, run client.Run, after wir
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	lines := make(chan happened, 64)
+	var failed error // why lines ended, unless the run has
 	var following sync.WaitGroup
 	following.Go(func() {
 		defer close(lines)
 		var d show.Describer
 		for l, err := range c.Runs.Follow(ctx, run, after) {
 			if err != nil {
+				failed = err
 				return
 			}
 			h, ok := happenedIn(&d, l)
@@ -374,13 +376,31 @@ func (c *console) tail(ctx context.Context, s *stream, run client.Run, after wir
 			}
 		case h, more := <-lines:
 			if !more {
-				return s.send("end", "", []byte("The run has ended."))
+				return c.sendEnd(s, failed)
 			}
 			if err := c.sendLine(s, h); err != nil {
 				return err
 			}
 		}
 	}
+}
+
+// sendEnd says why no further lines come: the run has ended, or cannot be followed. Where it may be followed later nothing is said, and the
+// browser asks again.
+func (c *console) sendEnd(s *stream, failed error) error {
+	text := "The run has ended."
+	switch e := sdk.AsError(failed); {
+	case failed == nil:
+	case e.Code == sdk.CodeUnavailable, e.Code == sdk.CodeInternal:
+		return failed
+	default:
+		text = "The run cannot be followed: " + e.Message
+	}
+	data, err := c.part("end", text)
+	if err != nil {
+		return err
+	}
+	return s.send("end", "", data)
 }
 
 // catchUp sends what a run has done since a milestone.
@@ -401,7 +421,7 @@ func (c *console) catchUp(ctx context.Context, s *stream, run client.Run, after 
 		}
 		if n := len(entries); n < entriesRead {
 			if n > 0 && entries[n-1].Head.Status == core.StatusDone {
-				return s.send("end", "", []byte("The run has ended."))
+				return c.sendEnd(s, nil)
 			}
 			return nil
 		}

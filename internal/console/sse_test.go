@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"agentd/internal/console/live"
+	"agentd/internal/core"
 	"agentd/internal/harness"
+	"agentd/internal/runner"
 	"agentd/internal/setup"
 	"agentd/sdk/wire"
 )
@@ -78,6 +80,43 @@ func (b *browser) sendsWhatChanges() {
 	b.h.Run("payer", map[string]string{"message": "other"})
 	rows("news", "1 run new or changed")
 	b.events("/live/runs?since=1")("news", "2 runs new or changed") // since the page was made
+}
+
+// A run that goes on, or whose history is gone, is not said to have ended just now.
+func TestLive_SaysWhyARunCannotBeFollowed(t *testing.T) {
+	b := open(t, asking, "anna", "")
+	b.begin("gone")
+	b.post(http.StatusSeeOther, "/runs/gone/cancel", nil)
+	b.ended("gone")
+	b.events("/live/runs/gone")("end", "The run has ended.")
+	b.purge("gone")
+	b.events("/live/runs/gone")("end", "The run cannot be followed: run gone is done (cancelled), and its history was removed")
+}
+
+// purge removes the history of a run that has ended.
+func (b *browser) purge(name string) {
+	b.t.Helper()
+	store, key := b.store(), wire.NewRunKey(name)
+	last, err := store.Head(b.t.Context(), key)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	end, err := core.DecodeEntry(last.Data)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	grave, err := core.Tombstone(&end, core.Digest(last.Data), "purged", 1)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	data, err := grave.Encode()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	keep := runner.Record{Version: runner.Version{Rev: grave.Rev, Etag: grave.Etag}, Data: data}
+	if _, err := store.Purge(b.t.Context(), key, last.Version, keep); err != nil {
+		b.t.Fatal(err)
+	}
 }
 
 var sseAddress = regexp.MustCompile(`sse-connect="([^"]+)"`)

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"agentd/internal/approval"
+	"agentd/internal/expression"
 	"agentd/internal/requests"
 	"agentd/internal/schema"
 	"agentd/sdk"
@@ -73,11 +73,15 @@ func checkCalls(r *sdk.PermissionRequest, p sdk.PermissionDecision, now int64) (
 
 // checkDecision reports what keeps a decision from ever counting, and returns it in its canonical form.
 func checkDecision(r *sdk.PermissionRequest, p sdk.PermissionDecision, now int64) (sdk.PermissionDecision, error) {
+	wider := p.Scope != "" && p.Scope != sdk.ScopeCall
 	switch p.Decision {
 	case sdk.DecisionAllow, sdk.DecisionDeny:
 	case sdk.DecisionResult:
 		if !r.Results {
 			return p, refused("the request does not offer to give the call's result; allow the call, or deny it")
+		}
+		if wider {
+			return p, refused("a result is that of this one call; the scope %s is wider", p.Scope)
 		}
 		if canonical, err := wire.Canonicalize(p.Result); err != nil || canonical[0] != '{' {
 			return p, refused("a result is an object, as JSON")
@@ -89,7 +93,6 @@ func checkDecision(r *sdk.PermissionRequest, p sdk.PermissionDecision, now int64
 	default:
 		return p, refused("%q is not a decision: want allow, deny, ask or result", p.Decision)
 	}
-	wider := p.Scope != "" && p.Scope != sdk.ScopeCall
 	switch {
 	case wider && !slices.Contains(r.Scopes, p.Scope):
 		return p, refused("the scope %q was not offered; offered: %s", p.Scope, joinScopes(r.Scopes))
@@ -103,7 +106,7 @@ func checkDecision(r *sdk.PermissionRequest, p sdk.PermissionDecision, now int64
 		return p, refused("a grant needs uses of at least 1, and an expiry in the future")
 	}
 	if p.Pattern != "" {
-		if err := approval.CheckPattern(p.Pattern); err != nil {
+		if err := expression.CheckPattern(p.Pattern); err != nil {
 			return p, err
 		}
 	}
@@ -123,7 +126,7 @@ func CheckEdit(r *sdk.PermissionRequest, args json.RawMessage) (sdk.PermissionDe
 	return checkEdit(r, sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: r.ArgsHash, Args: args})
 }
 
-// checkEdit holds the arguments of an approver to the schema of the model's.
+// checkEdit holds the arguments of an approver to the schema of the model's, and fills in its defaults as the run does.
 func checkEdit(r *sdk.PermissionRequest, p sdk.PermissionDecision) (sdk.PermissionDecision, error) {
 	switch {
 	case len(p.Args) == 0:
@@ -150,11 +153,13 @@ func checkEdit(r *sdk.PermissionRequest, p sdk.PermissionDecision) (sdk.Permissi
 	if err != nil {
 		return p, fmt.Errorf("read the schema of the arguments: %w", err)
 	}
-	if faults := schema.Validate(canonical); len(faults) > 0 {
+	filled, faults := schema.Admit(canonical)
+	if len(faults) > 0 {
 		return p, &sdk.Error{
 			Code: sdk.CodeContractViolation, Message: "the edited arguments do not fit the tool " + r.Tool, Faults: faults,
 		}
 	}
+	p.Args = filled
 	return p, nil
 }
 

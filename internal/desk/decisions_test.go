@@ -3,16 +3,20 @@ package desk_test
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"agentd/internal/desk"
+	"agentd/internal/harness"
 	"agentd/internal/requests"
 	"agentd/internal/schema"
 	"agentd/sdk"
 	"agentd/sdk/client"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 func TestDesk_RefusedDecisionsAreToldAndMayBeRepeated(t *testing.T) {
@@ -91,6 +95,40 @@ func TestDesk_TheRequestHasTheSchemaOfTheAnswer(t *testing.T) {
 			t.Errorf("%s: %v; want it to fit: %t", decision, faults, fits)
 		}
 	}
+}
+
+// A policy that offers a wider scope does not keep anybody from deciding on the one call.
+func TestDesk_DecidesOnOneCallWhateverIsOffered(t *testing.T) {
+	t.Parallel()
+	h := start(t, payer(sdk.PermissionPolicyTerms{Scopes: []sdk.GrantScope{sdk.ScopeTool}}), sdktest.Ask(pay(1), pay(2), pay(3)), sdktest.Say("paid"))
+	d := open(t, h)
+	h.Run("payer", map[string]string{})
+	items := untilOpen(t, d, 3)
+	wantCounted(t, decide(t, d, items[0].ID, "", sdk.PermissionDecision{Decision: sdk.DecisionDeny}))
+	wantCounted(t, decide(t, d, items[1].ID, "", allow))
+	wantCounted(t, decide(t, d, items[2].ID, "", sdk.PermissionDecision{Decision: sdk.DecisionAllow, Scope: sdk.ScopeTool}))
+}
+
+// A request that nobody decides on in time goes to another domain, under an id that begins with its own. Whoever has the former one before
+// them has not seen the latter.
+func TestDesk_DecidesOnTheRequestThatIsNamed(t *testing.T) {
+	t.Parallel()
+	terms := sdk.PermissionPolicyTerms{TimeoutMillis: 50, Escalate: []sdk.PermissionStage{{Domain: "the.boss", TimeoutMillis: 3_600_000}}}
+	h := start(t, payer(terms), sdktest.Ask(pay(1)), sdktest.Say("paid"))
+	d, err := desk.Open(t.Context(), desk.Options{Conn: h.Conn(), Domains: []string{"*"}, Patience: harness.Patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	h.Run("payer", map[string]string{})
+	later := until(t, d, "what the boss is asked", func(items []requests.Item) bool {
+		return slices.ContainsFunc(items, func(i requests.Item) bool { return i.Domain == "the.boss" })
+	})[0]
+	former, _ := wire.ParseCallRef(later.ID)
+	if o, err := d.Decide(t.Context(), former.ID, "", allow); !errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
+		t.Errorf("a decision on %s comes to %+v, %v; want %s alone open", former.ID, o, err, later.ID)
+	}
+	wantCounted(t, decide(t, d, later.ID, "", allow))
 }
 
 // With decisions taken together, an allowed call does not go out at once: whoever allowed it is told what it waits for.

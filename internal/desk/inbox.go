@@ -345,8 +345,12 @@ func (b *inbox) exact(id string) (requests.Item, bool) {
 	return *i, true
 }
 
-// beginning selects the items whose id, or its hash, begins with prefix.
+// beginning selects the items whose id, or its hash, begins with prefix. A whole id is that of one request alone: the ids of those that are
+// asked after it, of another domain or once more, begin with it, and whoever decides has not seen them.
 func beginning(prefix string) func(*requests.Item) bool {
+	if _, whole := wire.ParseCallRef(prefix); whole {
+		return func(i *requests.Item) bool { return i.ID == prefix }
+	}
 	return func(i *requests.Item) bool {
 		return prefix != "" && (strings.HasPrefix(i.ID, prefix) || strings.HasPrefix(i.Hash, prefix))
 	}

@@ -1,12 +1,15 @@
 package desk
 
 import (
+	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"agentd/internal/broker"
 	"agentd/internal/requests"
+	"agentd/sdk"
 	"agentd/sdk/wire"
 )
 
@@ -115,6 +118,36 @@ func TestInbox_TellsOfDecisionsThatAreReadLate(t *testing.T) {
 		if got := strings.Join(told, " "); got != name {
 			t.Errorf("after %v it is told: %s; want %s", steps, got, name)
 		}
+	}
+}
+
+// A result is of one call: the run would refuse one for others as well.
+func TestCheckDecision_AResultIsOfOneCall(t *testing.T) {
+	t.Parallel()
+	r := &sdk.PermissionRequest{Results: true, Mode: sdk.PermissionHold, Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopeTool}}
+	p := sdk.PermissionDecision{Decision: sdk.DecisionResult, Result: json.RawMessage(`{}`), Scope: sdk.ScopeTool}
+	if _, err := checkDecision(r, p, 1); !errors.Is(err, &sdk.Error{Code: sdk.CodeDecisionRefused}) {
+		t.Errorf("with the scope %s: %v", p.Scope, err)
+	}
+	p.Scope = sdk.ScopeCall
+	if _, err := checkDecision(r, p, 1); err != nil {
+		t.Error(err)
+	}
+}
+
+// An approver may leave out what the model may.
+func TestCheckEdit_FillsInDefaults(t *testing.T) {
+	t.Parallel()
+	r := &sdk.PermissionRequest{
+		Tool: "pay", Mode: sdk.PermissionHold,
+		Parameters: json.RawMessage(`{"type":"object","properties":{"sum":{"type":"integer"},"in":{"type":"string","default":"EUR"}},"required":["sum","in"]}`),
+	}
+	p, err := CheckEdit(r, json.RawMessage(`{ "sum": 4 }`))
+	if err != nil || string(p.Args) != `{"in":"EUR","sum":4}` {
+		t.Errorf("the arguments are %s, %v", p.Args, err)
+	}
+	if _, err := CheckEdit(r, json.RawMessage(`{"in":"EUR"}`)); !errors.Is(err, &sdk.Error{Code: sdk.CodeContractViolation}) {
+		t.Errorf("without what has no default: %v", err)
 	}
 }
 

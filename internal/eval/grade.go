@@ -6,8 +6,8 @@ import (
 	"iter"
 	"strings"
 
-	"agentd/internal/approval"
 	"agentd/internal/clip"
+	"agentd/internal/expression"
 	"agentd/internal/schema"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -26,19 +26,19 @@ type grader struct {
 
 func (c *ExpectedCall) grader() grader {
 	return grader{c.Schema, c.When, func(when string) (func(any) bool, error) {
-		if err := approval.CheckPattern(when); err != nil {
+		if err := expression.CheckPattern(when); err != nil {
 			return nil, err
 		}
 		return func(value any) bool {
 			args, err := json.Marshal(value)
-			return err == nil && approval.Matches(when, args)
+			return err == nil && expression.Matches(when, args)
 		}, nil
 	}}
 }
 
 func (a *ExpectedAnswer) grader() grader {
 	return grader{a.Schema, a.When, func(when string) (func(any) bool, error) {
-		holds, err := approval.CompileGate(when)
+		holds, err := expression.CompileGate(when)
 		if err != nil {
 			return nil, err
 		}

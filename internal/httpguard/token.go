@@ -36,7 +36,8 @@ const (
 )
 
 // Guesses slow down who guesses the token of a server: a wrong one is logged, and answered after a pause. While too many wait for that no
-// token is looked at, or guesses at the same time would not be slow.
+// token is looked at, or guesses at the same time would not be slow. Whoever leaves before the answer has guessed as well: that none has come
+// says that the token is wrong.
 type Guesses struct {
 	logger  *slog.Logger
 	waiting chan struct{}
@@ -63,13 +64,18 @@ func (g *Guesses) Right(r *http.Request, given, token string) (bool, error) {
 	default:
 		return false, sdk.Errorf(sdk.CodeRateLimited, "too many wrong tokens were sent; try again in a second")
 	}
-	defer func() { <-g.waiting }()
 	if token != "" && Same(given, token) {
+		<-g.waiting
 		return true, nil
 	}
 	g.logger.Warn("a wrong token was sent", "from", r.RemoteAddr, "path", r.URL.Path)
+	answered := make(chan struct{})
+	time.AfterFunc(guessPause, func() {
+		<-g.waiting
+		close(answered)
+	})
 	select {
-	case <-time.After(guessPause):
+	case <-answered:
 	case <-r.Context().Done():
 	}
 	return false, nil

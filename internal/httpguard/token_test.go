@@ -2,6 +2,7 @@ package httpguard_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -78,6 +79,29 @@ func TestGuesses_AtTheSameTimeAreSlowToo(t *testing.T) {
 		synctest.Wait()
 		in, err := g.Bears(bearing("Bearer right"), "right")
 		if in || !errors.Is(err, &sdk.Error{Code: sdk.CodeRateLimited}) {
+			t.Errorf("in is %t, %v", in, err)
+		}
+		time.Sleep(time.Second) // of the test's own clock
+		synctest.Wait()
+		if in, err := g.Bears(bearing("Bearer right"), "right"); !in || err != nil {
+			t.Errorf("in is %t, %v", in, err)
+		}
+	})
+}
+
+// Who hangs up as soon as the right token would have been answered guesses no faster.
+func TestGuesses_OfWhoLeavesAreSlowToo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := httpguard.NewGuesses(slog.New(slog.DiscardHandler))
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		for range 64 {
+			if in, err := g.Bears(bearing("Bearer wrong").WithContext(gone), "right"); in || err != nil {
+				t.Errorf("in is %t, %v", in, err)
+			}
+		}
+		if in, err := g.Bears(bearing("Bearer right"), "right"); in || !errors.Is(err, &sdk.Error{Code: sdk.CodeRateLimited}) {
 			t.Errorf("in is %t, %v", in, err)
 		}
 		time.Sleep(time.Second) // of the test's own clock

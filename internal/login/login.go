@@ -12,11 +12,12 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
+	"golang.org/x/sync/singleflight"
 
 	"agentd/internal/config"
 	"agentd/internal/httplimit"
@@ -55,9 +56,9 @@ type Provider struct {
 	now    func() time.Time
 	client *http.Client
 
-	mu sync.Mutex
-	// found is nil until it has answered.
-	found *found
+	// asking has those who wait for the provider share one question. found is nil until it has answered.
+	asking singleflight.Group
+	found  atomic.Pointer[found]
 }
 
 // found is what the provider says of itself.
@@ -89,19 +90,34 @@ func (p *Provider) with(ctx context.Context) context.Context {
 	return oidc.ClientContext(ctx, p.client)
 }
 
-// find asks the provider for its addresses and keys, until it has answered once.
+// find is what the provider says of itself, for which it is asked until it has answered once. Nobody waits for longer than ctx.
 func (p *Provider) find(ctx context.Context) (*found, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.found != nil {
-		return p.found, nil
+	if f := p.found.Load(); f != nil {
+		return f, nil
 	}
 	// Keys are fetched later, too: what was found must not end with a request.
-	provider, err := oidc.NewProvider(p.with(context.WithoutCancel(ctx)), p.o.Issuer)
-	if err != nil {
-		return nil, sdk.Errorf(sdk.CodeUnavailable, "the identity provider %s does not answer as one; try again, or look at console.oidc.issuer", p.o.Issuer).WithCause(err)
+	asked := context.WithoutCancel(ctx)
+	answer := p.asking.DoChan("", func() (any, error) { return p.ask(asked) })
+	var err error
+	select {
+	case a := <-answer:
+		if f, ok := a.Val.(*found); ok && a.Err == nil {
+			return f, nil
+		}
+		err = a.Err
+	case <-ctx.Done():
+		err = ctx.Err()
 	}
-	p.found = &found{
+	return nil, sdk.Errorf(sdk.CodeUnavailable, "the identity provider %s does not answer as one; try again, or look at console.oidc.issuer", p.o.Issuer).WithCause(err)
+}
+
+// ask asks the provider for its addresses and keys.
+func (p *Provider) ask(ctx context.Context) (*found, error) {
+	provider, err := oidc.NewProvider(p.with(ctx), p.o.Issuer)
+	if err != nil {
+		return nil, err
+	}
+	f := &found{
 		oauth: oauth2.Config{
 			ClientID: p.o.ClientID, ClientSecret: p.secret, Endpoint: provider.Endpoint(), RedirectURL: p.o.URL + callback,
 			Scopes: append([]string{oidc.ScopeOpenID}, p.o.Scopes...),
@@ -109,7 +125,8 @@ func (p *Provider) find(ctx context.Context) (*found, error) {
 		// How old a login may be is Person's to say, so the expiry of the token is not looked at.
 		verifier: provider.Verifier(&oidc.Config{ClientID: p.o.ClientID, SkipExpiryCheck: true, Now: p.now}),
 	}
-	return p.found, nil
+	p.found.Store(f)
+	return f, nil
 }
 
 // Pending is a login that has begun: what a browser must bring back. It is a secret between it and the console.

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -191,6 +192,35 @@ func TestBegin_ReadsNoMoreThanAProviderSays(t *testing.T) {
 		}
 		p.Close()
 		server.Close()
+	}
+}
+
+// A provider that hangs is asked once for all who wait, and keeps nobody who has left.
+func TestBegin_WaitsNoLongerThanWhoAsks(t *testing.T) {
+	t.Parallel()
+	asked, release := make(chan struct{}, 2), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked <- struct{}{}
+		<-release
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer server.Close()
+	p := New(config.OIDC{Issuer: server.URL, ClientID: "agentd", URL: "http://console"}, "")
+	defer p.Close()
+	first := make(chan error, 1)
+	go func() {
+		_, _, err := p.Begin(t.Context(), "/")
+		first <- err
+	}()
+	<-asked
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	if _, _, err := p.Begin(left, "/"); !errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) || !errors.Is(err, context.Canceled) {
+		t.Errorf("who has left is told %v", err)
+	}
+	close(release)
+	if err := <-first; !errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) || len(asked) > 0 {
+		t.Errorf("who waits is told %v, after %d further questions", err, len(asked))
 	}
 }
 

@@ -154,7 +154,7 @@ func turn(ctx context.Context, former *connection, pause time.Duration) error {
 
 // attempt makes a connection. Like connect it may return one with an error.
 func (s *Server) attempt(ctx context.Context) (*connection, error) {
-	conn, err := connect(ctx, &s.config, s.older.Load(), s.noteChange, s.logger)
+	conn, err := s.connect(ctx)
 	switch {
 	case refusesVersion(err) && !s.older.Swap(true):
 	case err == nil && s.config.URL != "" && !mcp.IsModernProtocol(conn.ProtocolVersion()) && !s.older.Swap(true):
@@ -165,7 +165,11 @@ func (s *Server) attempt(ctx context.Context) (*connection, error) {
 	if err := conn.letGo(ctx); err != nil {
 		return conn, err
 	}
-	return connect(ctx, &s.config, true, s.noteChange, s.logger)
+	return s.connect(ctx)
+}
+
+func (s *Server) connect(ctx context.Context) (*connection, error) {
+	return connect(ctx, &s.config, s.older.Load(), s.noteChange, s.logger)
 }
 
 // worked resets the pause between attempts: the server answered something.

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"agentd/internal/approval"
 	"agentd/internal/core"
+	"agentd/internal/expression"
 )
 
 // variable is how expressions call the result of a step; planners write it in other ways too.
@@ -62,8 +62,8 @@ func cutQuoted(text string) (code, quoted, rest string) {
 	return text[:from], text[from:], ""
 }
 
-// expression is an expression as it was written: texts in it keep their spaces, and comments end where their lines do.
-func expression(written string) string {
+// asWritten is an expression as it was written: texts in it keep their spaces, and comments end where their lines do.
+func asWritten(written string) string {
 	return strings.TrimSpace(strings.ToValidUTF8(written, "\uFFFD"))
 }
 
@@ -98,12 +98,12 @@ func listExpression(written string) string {
 // checkExpressions says what is wrong with what a step says in CEL.
 func checkExpressions(s *core.PlanStep) error {
 	if s.When != "" {
-		if _, err := approval.CompileStepCondition(s.When, namesIn(s.When)); err != nil {
+		if _, err := expression.CompileStepCondition(s.When, namesIn(s.When)); err != nil {
 			return fmt.Errorf("its condition cannot be read: %w", err)
 		}
 	}
 	if s.Each != "" {
-		if _, err := approval.CompileStepList(s.Each, namesIn(s.Each)); err != nil {
+		if _, err := expression.CompileStepList(s.Each, namesIn(s.Each)); err != nil {
 			return fmt.Errorf("its list cannot be read: %w", err)
 		}
 	}
@@ -122,7 +122,7 @@ func Holds(s *core.PlanStep, results map[int]json.RawMessage) (bool, error) {
 	if s.When == "" {
 		return true, nil
 	}
-	holds, err := approval.CompileStepCondition(s.When, namesIn(s.When))
+	holds, err := expression.CompileStepCondition(s.When, namesIn(s.When))
 	if err != nil {
 		return false, err
 	}
@@ -132,7 +132,7 @@ func Holds(s *core.PlanStep, results map[int]json.RawMessage) (bool, error) {
 // Elements are those of the list of a step, in results by their steps, most of them at most. Whoever evaluates it has the same ones in the same
 // order.
 func Elements(s *core.PlanStep, results map[int]json.RawMessage, most int) ([]json.RawMessage, error) {
-	list, err := approval.CompileStepList(s.Each, namesIn(s.Each))
+	list, err := expression.CompileStepList(s.Each, namesIn(s.Each))
 	if err != nil {
 		return nil, err
 	}

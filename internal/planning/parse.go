@@ -130,8 +130,8 @@ func (w *written) expressions(s *core.PlanStep, before func(n int) (int, error))
 		bytes int
 		what  string
 	}{
-		{&s.When, expression(w.when), core.MaxStepWhen, "condition"},
-		{&s.Each, listExpression(expression(w.each)), core.MaxStepEach, "list"},
+		{&s.When, asWritten(w.when), core.MaxStepWhen, "condition"},
+		{&s.Each, listExpression(asWritten(w.each)), core.MaxStepEach, "list"},
 	} {
 		text, calls, err := rewrite(e.text, before)
 		if err != nil {

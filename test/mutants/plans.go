@@ -63,9 +63,9 @@ var ofPlans = []mutant{
 	{"any expression is a list", around(plans+"checkExpressions", "return nil"), test{"internal/planning", "TestParse_ReadsConditionsAndLists"}},
 
 	// What planners, routers, tools and people write is bounded, and means one thing.
-	{"elements of a list are in any order", around("internal/approval.ordered.Iterator", "return o.Mapper.Iterator()"), test{"internal/planning", "TestElements_AreInOneOrder"}},
-	{"elements of a list are as large as they are", around("internal/approval.decoder.text", "return text"), test{"internal/planning", "TestElements_AreBounded"}},
-	{"lists are made before they are refused", condition("internal/approval.CompileStepList", "ok most", "false"), test{"internal/planning", "TestElements_AreBounded"}},
+	{"elements of a list are in any order", around("internal/expression.ordered.Iterator", "return o.Mapper.Iterator()"), test{"internal/planning", "TestElements_AreInOneOrder"}},
+	{"elements of a list are as large as they are", around("internal/expression.decoder.text", "return text"), test{"internal/planning", "TestElements_AreBounded"}},
+	{"lists are made before they are refused", condition("internal/expression.CompileStepList", "ok most", "false"), test{"internal/planning", "TestElements_AreBounded"}},
 	{"expressions call results of any size", around("internal/runner.activation.resultSize", "return 0"), test{"test/pipeline", "TestPlan_OfResultsThatAreTooLarge"}},
 	{"a number is that of several steps", around(plans+"severally", "return false"), test{"internal/planning", "TestParse_RefusesReferencesThatNobodyUnderstands"}},
 	{
@@ -73,7 +73,7 @@ var ofPlans = []mutant{
 		test{"internal/planning", "TestParse_ReadsWhatPlannersWriteInPlaceOfNumbersAndTexts"},
 	},
 	{
-		"expressions are written in one line, with single spaces", around(plans+"expression", "return plain(written)"),
+		"expressions are written in one line, with single spaces", around(plans+"asWritten", "return plain(written)"),
 		test{"internal/planning", "TestParse_ReadsWhatPlannersWriteInPlaceOfNumbersAndTexts"},
 	},
 	{"faults of steps are as long as they are as JSON", around(core+"clipJSON", "return text[:min(len(text), limit)]"), test{"internal/core", "TestPlan_IsNoLargerThanItMayBe"}},

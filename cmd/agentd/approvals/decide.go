@@ -173,6 +173,9 @@ func approveCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 			if p.Scope == "" && p.Pattern != "" {
 				p.Scope = sdk.ScopeToolPattern
 			}
+			if cmd.Flags().Changed("uses") && p.Uses < 1 { // 0 would be without limit
+				return cli.Usagef("--uses %d: want at least 1", p.Uses)
+			}
 			if cmd.Flags().Changed("for") {
 				if lasts <= 0 {
 					return cli.Usagef("--for %s: want a time in the future", lasts)

@@ -85,7 +85,11 @@ func Open(ctx context.Context, o Options) (*Console, error) {
 		c.desk.Close()
 		return nil, errors.Join(err, c.store.Close())
 	}
-	c.stop, c.jobs, c.waking = stop, newJobs(ctx, o.Conn, c.store, o.Logger), newWaking(ctx, o.Conn, o.Logger)
+	c.stop, c.jobs = stop, newJobs(ctx, o.Conn, c.store, o.Logger)
+	c.waking = newWaking(ctx, func(ctx context.Context, agent string) error {
+		_, err := permitted(ctx, o.Conn, func(ctx context.Context) (int, error) { return o.Conn.WakePaused(ctx, agent) })
+		return err
+	}, o.Logger)
 	c.Handler = console.Handler(console.Options{
 		Source: &source{o.Conn, c.store, o.Config, o.Connect, c.waking}, Runs: asking, Index: runs, Lacking: lacking, Desk: c.desk, Jobs: c.jobs,
 		Agents: func() []sdk.AgentSpec { return o.Config().Agents },

@@ -4,13 +4,12 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-
-	"agentd/internal/broker"
 )
 
 // waking wakes the runs of agents that go on, beside the requests, until it is closed: there may be more runs than a page waits for.
 type waking struct {
-	conn   *broker.Conn
+	// paused wakes the runs that wait by now because an agent was paused.
+	paused func(ctx context.Context, agent string) error
 	logger *slog.Logger
 
 	ctx    context.Context // it is that of all that are woken, and ends with the console
@@ -18,12 +17,12 @@ type waking struct {
 	agents sync.WaitGroup
 
 	mu sync.Mutex
-	// mine are the agents whose runs are being woken.
-	mine map[string]bool
+	// again has the agents whose runs are being woken, and says of which that was asked for once more: others may wait since then.
+	again map[string]bool
 }
 
-func newWaking(ctx context.Context, conn *broker.Conn, logger *slog.Logger) *waking {
-	w := &waking{conn: conn, logger: logger, mine: map[string]bool{}}
+func newWaking(ctx context.Context, paused func(ctx context.Context, agent string) error, logger *slog.Logger) *waking {
+	w := &waking{paused: paused, logger: logger, again: map[string]bool{}}
 	w.ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
 	return w
 }
@@ -34,21 +33,35 @@ func (w *waking) close() {
 	w.agents.Wait()
 }
 
-// wake begins to wake the runs of an agent, unless that is under way.
+// wake begins to wake the runs of an agent, or where that is under way has it done once more.
 func (w *waking) wake(agent string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.ctx.Err() != nil || w.mine[agent] {
+	if w.ctx.Err() != nil {
 		return
 	}
-	w.mine[agent] = true
+	_, underWay := w.again[agent]
+	w.again[agent] = underWay
+	if underWay {
+		return
+	}
 	w.agents.Go(func() {
-		_, err := permitted(w.ctx, w.conn, func(ctx context.Context) (int, error) { return w.conn.WakePaused(ctx, agent) })
-		w.mu.Lock()
-		delete(w.mine, agent)
-		w.mu.Unlock()
-		if err != nil {
-			w.logger.Warn("not all runs of a resumed agent were woken; to wake the others: agentd agents resume", "agent", agent, "error", err)
+		for more := true; more; more = w.more(agent) {
+			if err := w.paused(w.ctx, agent); err != nil {
+				w.logger.Warn("not all runs of a resumed agent were woken; to wake the others: agentd agents resume", "agent", agent, "error", err)
+			}
 		}
 	})
+}
+
+// more reports whether the runs of an agent are to be woken once more.
+func (w *waking) more(agent string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.again[agent] && w.ctx.Err() == nil {
+		w.again[agent] = false
+		return true
+	}
+	delete(w.again, agent)
+	return false
 }

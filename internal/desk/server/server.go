@@ -18,7 +18,7 @@ import (
 type Server struct {
 	Desk *desk.Desk
 	Conn *broker.Conn
-	// Hooks are told of what is asked, with their secrets.
+	// Webhooks are told of what is asked, with their secrets.
 	Webhooks []webhook.Target
 	// Who is the principal of all decisions that come over HTTP; callers bear the Token.
 	Who, Token string

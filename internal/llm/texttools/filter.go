@@ -19,8 +19,9 @@ type filter struct {
 	prose string
 	// tags is how many opening tags may still be looked at before the reply has ended.
 	tags int
-	// began and called say whether prose was sent, and whether a call was found; announced that of the call held now.
-	began, called, announced bool
+	// began and called say whether prose was sent, and whether a call was found; announced that of the call held now; ended that nothing more
+	// of the reply comes.
+	began, called, announced, ended bool
 }
 
 func newFilter(send func(sdk.Delta)) *filter { return &filter{send: send, tags: maxTags} }
@@ -64,43 +65,43 @@ func (f *filter) add(d sdk.Delta) {
 		return
 	}
 	f.held += d.Text
-	f.drain(false)
+	f.drain()
 }
 
 // flush ends the reply: what is held is a call that was not closed, or text.
 func (f *filter) flush() {
-	f.tags = maxTags
-	f.drain(true)
+	f.tags, f.ended = maxTags, true
+	f.drain()
 	if f.called {
 		f.prose = strings.TrimRight(withoutEmptyFences(f.prose), " \t\r\n")
 	}
 	f.emit(f.prose)
 }
 
-func (f *filter) drain(end bool) {
+func (f *filter) drain() {
 	for f.held != "" {
 		at := candidate(f.held)
 		if at < 0 {
-			f.release(end)
+			f.release()
 			return
 		}
 		f.prose += f.held[:at]
 		f.held, f.searched = f.held[at:], max(f.searched-at, 0)
 		f.sendProse()
-		if !end && !f.closing() {
+		if !f.ended && !f.closing() {
 			f.announce(f.held)
 			return
 		}
 		b, ok := nextBlock(f.held, 0, &f.tags)
 		switch {
-		case f.tags == 0 && end: // such a reply cannot be understood
+		case f.tags == 0 && f.ended: // such a reply cannot be understood
 			f.held = ""
-		case ok && (b.firm || end):
+		case ok && (b.firm || f.ended):
 			f.prose += f.held[:b.start]
 			f.announce(f.held[b.bodyStart:b.bodyEnd])
 			f.held, f.searched, f.announced, f.called = f.held[b.end:], 0, false, true
-		case end:
-			f.release(true)
+		case f.ended:
+			f.release()
 			return
 		default:
 			f.announce(f.held)
@@ -133,9 +134,9 @@ func (f *filter) closing() bool {
 }
 
 // release makes prose of what cannot be part of a call.
-func (f *filter) release(end bool) {
+func (f *filter) release() {
 	keep := len(f.held)
-	if !end {
+	if !f.ended {
 		if m := partialTag.FindStringIndex(f.held); m != nil {
 			keep = m[0]
 		}

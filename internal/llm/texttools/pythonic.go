@@ -29,9 +29,12 @@ Arguments: {"name": "value"}
 // name is one of a tool, behind its server's where there is one.
 const name = `[A-Za-z_][A-Za-z0-9_.-]{0,127}`
 
+// argumentsLabel begins the line of the arguments.
+const argumentsLabel = "Arguments:"
+
 var (
 	toolLine      = regexp.MustCompile(`^[ \t]*Tool:[ \t]*(` + name + `)[ \t]*(?:\r?\n|$)`)
-	argumentsLine = regexp.MustCompile(`^\s*Arguments:\s*`)
+	argumentsLine = regexp.MustCompile(`^\s*` + argumentsLabel + `\s*`)
 )
 
 func readPythonic(text string, schemas Schemas) found {
@@ -45,7 +48,8 @@ func readPythonic(text string, schemas Schemas) found {
 		if schemas == nil || schemas("", tool) == nil {
 			return found{}
 		}
-		return found{calls: []Call{{Tool: tool, Arguments: "{}"}}, length: first[1]}
+		begun := strings.HasPrefix(argumentsLabel, strings.TrimSpace(text[first[1]:])) // where the reply was cut off, its arguments would have come
+		return found{calls: []Call{{Tool: tool, Arguments: "{}"}}, length: first[1], open: begun}
 	}
 	start := first[1] + len(label)
 	body := text[start:]

@@ -1,4 +1,4 @@
-package approval
+package expression
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package approval
+package expression
 
 import (
 	"encoding/json"
@@ -24,7 +24,7 @@ type Arguments struct {
 // CheckArguments refuses a condition over args that names a property, such as args.sum, which none of the tools takes. A schema
 // says what a tool takes where it declares properties and does not admit others expressly: one with additionalProperties,
 // patternProperties, references or alternatives may take anything, and so may what is reached by args["sum"]. The error is
-// CodeConfig. That a condition does not compile is for Compile to report.
+// CodeConfig. That a condition does not compile is for CompilePermission to report.
 func CheckArguments(when string, tools []Arguments) error {
 	t := argumentTypes{fields: map[string]map[string]*types.Type{}}
 	var names []string
@@ -82,12 +82,12 @@ var undefined = regexp.MustCompile(`^undefined field '(.*)'$`)
 // check returns what is wrong with the fields that the condition names. That CEL finds no way to use a field is passed over: an
 // object is also a map, and a number compares with any other.
 func (t *argumentTypes) check(when, has string, args *types.Type) error {
-	base, err := policyEnv()
+	base, err := permissionEnv()
 	if err != nil {
 		return err
 	}
 	t.Provider = base.CELTypeProvider()
-	env, err := newEnv(args, policyTexts, cel.CustomTypeProvider(t))
+	env, err := newEnv(args, permissionTexts, cel.CustomTypeProvider(t))
 	if err != nil {
 		return err
 	}

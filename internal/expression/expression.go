@@ -1,4 +1,6 @@
-package approval
+// Package expression is the language of conditions, patterns, tags and steps of plans: CEL, in which each is compiled for what it may name,
+// bounded in its length and in what it costs, and evaluated. It is pure: the same text means the same for the same values.
+package expression
 
 import (
 	"encoding/json"
@@ -21,20 +23,20 @@ const (
 	maxCost       = 100_000
 )
 
-// policyEnv is what conditions of a policy see; patternEnv is what patterns of grants see.
+// permissionEnv is what conditions of permissions see; patternEnv is what patterns of grants see.
 var (
-	policyEnv  = sync.OnceValues(func() (*cel.Env, error) { return newEnv(cel.DynType, policyTexts) })
-	patternEnv = sync.OnceValues(func() (*cel.Env, error) { return newEnv(cel.DynType, nil) })
+	permissionEnv = sync.OnceValues(func() (*cel.Env, error) { return newEnv(cel.DynType, permissionTexts) })
+	patternEnv    = sync.OnceValues(func() (*cel.Env, error) { return newEnv(cel.DynType, nil) })
 )
 
-// variableTool and variableType are what conditions call the tool, and the type of its contract.
+// VariableTool and VariableType are what conditions of permissions call the tool, and the type of its contract.
 const (
-	variableTool = "tool"
-	variableType = "type"
+	VariableTool = "tool"
+	VariableType = "type"
 )
 
-// policyTexts are the variables of conditions that are texts.
-var policyTexts = []string{variableTool, variableType, "agent", "run", "initiator"}
+// permissionTexts are the variables of conditions of permissions that are texts.
+var permissionTexts = []string{VariableTool, VariableType, "agent", "run", "initiator"}
 
 func newEnv(args *cel.Type, texts []string, options ...cel.EnvOption) (*cel.Env, error) {
 	options = append(options, cel.Variable(variableArgs, args), cel.Variable("labels", cel.MapType(cel.StringType, cel.BoolType)))
@@ -73,13 +75,13 @@ func compileYielding(env func() (*cel.Env, error), text, want string, kinds ...c
 	return program, nil
 }
 
-// comparison is of a variable with a text.
-type comparison struct{ variable, value string }
+// Comparison is of a variable with a text.
+type Comparison struct{ Variable, Value string }
 
-// comparisons are those of a condition by ==, != and in, where a side is a variable and the other a text, or a list of them. Of one that
+// Comparisons are those of a condition of permissions by ==, != and in, where a side is a variable and the other a text, or a list of them. Of one that
 // cannot be compiled there are none.
-func comparisons(when string) []comparison {
-	env, err := policyEnv()
+func Comparisons(when string) []Comparison {
+	env, err := permissionEnv()
 	if err != nil {
 		return nil
 	}
@@ -87,7 +89,7 @@ func comparisons(when string) []comparison {
 	if issues.Err() != nil {
 		return nil
 	}
-	var found []comparison
+	var found []Comparison
 	ast.PreOrderVisit(compiled.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if e.Kind() != ast.CallKind || !slices.Contains([]string{operators.Equals, operators.NotEquals, operators.In}, e.AsCall().FunctionName()) {
 			return
@@ -103,7 +105,7 @@ func comparisons(when string) []comparison {
 			}
 			for _, other := range others {
 				if text, ok := literal(other); ok {
-					found = append(found, comparison{side.AsIdent(), text})
+					found = append(found, Comparison{side.AsIdent(), text})
 				}
 			}
 		}
@@ -129,14 +131,6 @@ func evaluate(program cel.Program, variables map[string]any) (result, ok bool) {
 	return result, ok
 }
 
-func decodeArgs(args json.RawMessage) (any, error) {
-	var decoded any
-	if err := json.Unmarshal(args, &decoded); err != nil {
-		return nil, fmt.Errorf("decode arguments: %w", err)
-	}
-	return decoded, nil
-}
-
 // CheckPattern reports what is wrong with the pattern of a grant: a CEL expression over args.
 func CheckPattern(pattern string) error {
 	_, err := compileExpression(patternEnv, pattern)
@@ -150,11 +144,11 @@ func Matches(pattern string, args json.RawMessage) bool {
 	if err != nil {
 		return false
 	}
-	decoded, err := decodeArgs(args)
-	if err != nil {
+	var decoded any
+	if err := json.Unmarshal(args, &decoded); err != nil {
 		return false
 	}
-	result, ok := evaluate(program, map[string]any{"args": decoded, "labels": map[string]bool{}})
+	result, ok := evaluate(program, map[string]any{variableArgs: decoded, "labels": map[string]bool{}})
 	return ok && result
 }
 
@@ -203,17 +197,19 @@ func CompileTag(text string) (func(variables map[string]any) (value string, ok b
 	}, nil
 }
 
-// CompileGate compiles the condition of a gate of outputs, as CompileRule does that of a rule.
-func CompileGate(when string) (func(variables map[string]any) (holds, ok bool), error) {
-	return compileCondition(gateEnv, when)
-}
+// Condition says whether a condition holds for variables, which are decoded JSON. It is ok when that can be said at all.
+type Condition func(variables map[string]any) (holds, ok bool)
 
-// CompileRule compiles the condition of a rule. What it returns is ok when the condition can be evaluated.
-func CompileRule(when string) (func(variables map[string]any) (holds, ok bool), error) {
-	return compileCondition(ruleEnv, when)
-}
+// CompilePermission compiles the condition of a permission (sdk.PermissionRule).
+func CompilePermission(when string) (Condition, error) { return compileCondition(permissionEnv, when) }
 
-func compileCondition(env func() (*cel.Env, error), when string) (func(variables map[string]any) (holds, ok bool), error) {
+// CompileGate compiles the condition of a gate of outputs.
+func CompileGate(when string) (Condition, error) { return compileCondition(gateEnv, when) }
+
+// CompileRule compiles the condition of a rule (sdk.HookRule).
+func CompileRule(when string) (Condition, error) { return compileCondition(ruleEnv, when) }
+
+func compileCondition(env func() (*cel.Env, error), when string) (Condition, error) {
 	program, err := compileExpression(env, when)
 	if err != nil {
 		return nil, err
