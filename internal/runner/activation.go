@@ -273,7 +273,8 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 	}
 	event, problem, err := a.input(ctx)
 	if err != nil {
-		return core.Change{}, nil, err
+		v, err := a.corrupt(ctx, err)
+		return core.Change{}, &v, err
 	}
 	if problem != nil {
 		v, err := a.refuse(ctx, problem)
