@@ -98,7 +98,7 @@ func (t *transition) count(reply sdk.ModelReply) {
 // cost adds what a model call cost. Nothing is given back: what is less than nothing would let a run go on without end.
 func (t *transition) cost(reply sdk.ModelReply) {
 	h := &t.Head
-	h.Units += max(0, reply.Units)
+	h.Units.Add(reply.Units)
 	h.Usage.Add(reply.Usage)
 }
 
