@@ -128,7 +128,7 @@ func (t *transition) openRound(content []sdk.Content, admission *Admission, note
 		t.Head.Grants = slices.Clone(admission.grants.left)
 	}
 	t.Dropped = admission.Dropped
-	part := admission.part(&t.Head)
+	part := admission.part(t.spec, &t.Head)
 	carried := t.Head.Calls
 	t.Head.Calls = nil
 	for i := range admission.Calls {
