@@ -258,6 +258,40 @@ func TestCosts_OfAReplyThatIsNotWrittenCount(t *testing.T) {
 	})
 }
 
+// forgetful is a store that has written an entry, and does not know it when it has another one after that.
+type forgetful struct {
+	*memory.Store
+	rev       uint64
+	meanwhile func()
+}
+
+func (s forgetful) Append(ctx context.Context, run wire.RunKey, base runner.Version, next runner.Record) (runner.Version, error) {
+	v, err := s.Store.Append(ctx, run, base, next)
+	if err == nil && next.Rev == s.rev {
+		s.meanwhile()
+		return runner.Version{}, runner.ErrConflict
+	}
+	return v, err
+}
+
+// A reply that was written although the store did not say so counts once.
+func TestCosts_OfAReplyThatWasWrittenAfterAllCountOnce(t *testing.T) {
+	t.Parallel()
+	tool, end := calls("inline"), says
+	tool.Usage, end.Usage = sdk.Usage{Prompt: 1000}, sdk.Usage{Prompt: 1000}
+	a := newTalk(t, tool, end)
+	other := a.worker()
+	r := a.workerOn(forgetful{a.store, 2, func() { a.handle(other, control(wire.ControlTag, `{"tags":{"tenant":"acme"}}`), runner.Ack) }})
+	if v := r.Process(t.Context(), begun(1)); v != (runner.Verdict{}) {
+		t.Fatalf("the message is settled with %+v", v)
+	}
+	a.is(r, "tag_asked returned replied", "model written tool model")
+	entries := journal(t, r, "order 7")
+	if last := entries[len(entries)-1].Head; last.Usage.Prompt != 2000 || last.Termination() != "completed:answer" {
+		t.Errorf("the run ends with %s, and two model calls have used %+v", last.Termination(), last.Usage)
+	}
+}
+
 // Nor does a run get more tokens because a model says that it has used more than there can be.
 func TestBudget_IsNotLiftedByWhatModelsSay(t *testing.T) {
 	t.Parallel()

@@ -222,6 +222,7 @@ func (a *activation) commit(ctx context.Context, event core.Event) error {
 				continue
 			}
 			// The store wrote it although it did not say so, and others appended after it: nobody has confirmed it yet.
+			a.costs.told = true
 			more, err := a.confirm(ctx)
 			if err != nil {
 				return err
