@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -81,6 +82,23 @@ func TestTokens_KeptForAgentsComeBack(t *testing.T) {
 				t.Errorf("the model is told what was said: %t, want %t", said, c.said)
 			}
 		})
+	}
+}
+
+// An agent that asks a run whose last tokens are kept for it is told so, and the run waits on.
+func TestTokens_KeptForAgentsAnswerNoQuestion(t *testing.T) {
+	t.Parallel()
+	r, clerk := keeping(t)
+	r.spec.Answers = true
+	r.round(t, "add")
+	question := core.Steered{
+		Note: core.Note{ID: "n1", Text: "Which one?"}, Question: &core.Question{Call: clerk.Call, Run: "trip/" + clerk.Call, At: wire.CallAddress{Call: clerk.Call}},
+	}
+	if _, _, err := r.step(r.deliver("question", question)); !errors.Is(err, &sdk.Error{Code: sdk.CodeMessageRefused}) {
+		t.Errorf("the question of an agent that has all tokens: %v, want it refused", err)
+	}
+	if r.state.Status != core.StatusWaiting {
+		t.Errorf("the run is %s", r.state.Status)
 	}
 }
 
