@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"math"
 	"strconv"
 	"strings"
 )
@@ -22,3 +23,6 @@ func (u Units) String() string {
 	}
 	return text
 }
+
+// Add adds what another model call cost, as Usage.Add does.
+func (u *Units) Add(o Units) { *u += min(max(o, 0), math.MaxInt64-max(*u, 0)) }

@@ -170,7 +170,7 @@ func (c *Catalog) Silence() time.Duration {
 		if e.waits() {
 			continue
 		}
-		longest = max(longest, time.Duration(e.compiled.Core.StaleAfter)*time.Millisecond)
+		longest = max(longest, longestStep(e.compiled.Agent)+leaseEnd)
 	}
 	return longest
 }

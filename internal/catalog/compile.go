@@ -105,7 +105,6 @@ const leaseEnd = 30 * time.Second
 func coreSpec(
 	spec sdk.AgentSpec, digest, outputType string, tools *toolbox.Toolbox, inline []sdk.Tool,
 ) *core.Spec {
-	longest := modelTimeout(spec)
 	s := &core.Spec{
 		Name: spec.Name, Digest: digest, Type: spec.Contract.Type, OutputType: outputType,
 		Schema:      sdk.SchemaRef(spec.Contract.URI, spec.Version),
@@ -128,13 +127,11 @@ func coreSpec(
 			}
 		case toolbox.Inline:
 			tool.AtMostOnce = inline[t.Index].AtMostOnce
-			longest = max(longest, t.Timeout)
 		case toolbox.Service:
 		}
 		s.Tools = append(s.Tools, tool)
 	}
 	s.Contexts = append(contexts(tools), answerGates(spec, tools)...)
-	s.StaleAfter = (longest + leaseEnd).Milliseconds()
 	return s
 }
 

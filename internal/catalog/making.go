@@ -140,6 +140,7 @@ func (m *making) withTags() (err error) {
 
 func (m *making) withCore() error {
 	m.into.Core = coreSpec(m.spec, m.digest, m.outputType, m.tools, m.declared.Tools)
+	m.into.Core.StaleAfter = (longestTurn(m.into, m.spec) + leaseEnd).Milliseconds()
 	if err := readCalls(m.into.Core, m.spec, m.tools, m.into.Describe); err != nil {
 		return err
 	}

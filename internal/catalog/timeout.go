@@ -1,11 +1,13 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"agentd/internal/runner"
 	"agentd/sdk"
 )
 
@@ -38,6 +40,24 @@ func (t timed) Generate(ctx context.Context, req sdk.ModelRequest, onDelta func(
 		err = &sdk.Error{Code: sdk.CodeUnavailable, Message: fmt.Sprintf("the model did not answer within %s", t.each), Retryable: true, Cause: err}
 	}
 	return reply, err
+}
+
+// longestStep is how long what an activation of the agent waits for takes at most: a model call, or a tool that runs in the worker.
+func longestStep(a *runner.Agent) time.Duration {
+	longest := a.ModelTimeout
+	for _, tool := range a.Inline {
+		longest = max(longest, cmp.Or(tool.Timeout, sdk.DefaultToolTimeout))
+	}
+	return longest
+}
+
+// longestTurn is how long a driver of the agent's runs takes between two entries at most: a step, or, where it plans, all model calls of a
+// turn.
+func longestTurn(a *runner.Agent, spec sdk.AgentSpec) time.Duration {
+	if spec.Planned() {
+		return max(longestStep(a), runner.LongestTurn*a.ModelTimeout)
+	}
+	return longestStep(a)
 }
 
 // oneModel is how long one model may take.

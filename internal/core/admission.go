@@ -159,15 +159,19 @@ func (p *Admission) afford(head *Head) {
 	}
 }
 
-// part is an equal part of the tokens that the run has left, for each agent that is called.
-func (p *Admission) part(head *Head) int64 {
-	agents := int64(0)
+// part is an equal part of the tokens that the run has left, for each agent that is called, and one for the run where its own model may be
+// called before they have answered.
+func (p *Admission) part(spec *Spec, head *Head) int64 {
+	parts := int64(0)
+	if spec.Continues || spec.Answers {
+		parts = 1
+	}
 	for i := range p.Calls {
 		if c := &p.Calls[i]; c.ofAgent() && c.Waits() {
-			agents++
+			parts++
 		}
 	}
-	return max(head.TokensLeft(), 0) / max(agents, 1)
+	return max(head.TokensLeft(), 0) / max(parts, 1)
 }
 
 func (c *AdmittedCall) ofAgent() bool { return c.Refusal == nil && c.tool.Agent }

@@ -90,7 +90,23 @@ func (t *transition) goesOn() bool {
 			return false
 		}
 	}
-	return news && open <= MaxCarried
+	return news && open <= MaxCarried && (h.hasQuestion() || !t.tokensKept())
+}
+
+// tokensKept reports whether the model may be called again, and only tokens that agents give back are missing.
+func (t *transition) tokensKept() bool {
+	return t.Head.turns() < t.spec.MaxTurns && t.Head.tokensKept()
+}
+
+// waitsForTokens reports whether the model would be called next, if all tokens that are left were not kept for agents which still work. One
+// that has asked something is not kept waiting for itself.
+func (t *transition) waitsForTokens() bool {
+	h := &t.Head
+	if h.RoundOpen() || h.stopping() || h.Review || len(h.Notes) > 0 || len(h.Undo) > 0 {
+		return false
+	}
+	asked := slices.ContainsFunc(h.Questions, func(q Question) bool { return !q.Answered })
+	return !asked && t.tokensKept()
 }
 
 // carry takes the calls of the round out of the head, but for those that are open.
@@ -255,8 +271,7 @@ func (t *transition) hasLastWord(ev *Replied) bool {
 	if t.spec.Converse || Empty(&ev.Reply) || !ev.Final && rule.Remind && !rule.Accept || !h.carries() && !unheard {
 		return false
 	}
-	_, last := stopped(t.spec, h)
-	return t.spec.exhausted(h) || unheard && last || ev.Final && h.carries() && !h.spokenTo()
+	return t.spec.exhausted(h) || unheard && over(t.spec, h) || ev.Final && h.carries() && !h.spokenTo()
 }
 
 // rest keeps a text, and has the run wait for the calls that are open: then it completes with the text (stopText), or goes on (restText).

@@ -228,7 +228,8 @@ func (x *explorer) progress() {
 		x.crashLoop()
 		return
 	}
-	owner, ev := x.rig.state.Driver.Owner, x.outcome()
+	owner := x.rig.state.Driver.Owner // before anything ends the run
+	ev := x.outcome()
 	switch x.pick(64, "meanwhile") {
 	case 10, 11, 12:
 		x.steer()

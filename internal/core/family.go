@@ -85,8 +85,8 @@ func (t *transition) asked(note Note, q Question) error {
 		return refused("the caller answers no questions; go on with what you know")
 	case h.stopping() && h.Stop != restText:
 		return refused("the caller is about to end")
-	case t.spec.exhausted(h):
-		return refused("the caller has used up its model calls, or its tokens; go on with what you know")
+	case t.spec.exhausted(h), h.tokensKept():
+		return refused("the caller has no model calls left, or no tokens; go on with what you know")
 	case of >= MaxQuestions:
 		return refused("the caller was asked %d questions during this call; go on with what you know", of)
 	case len(h.Notes) >= MaxNotes || len(h.Calls) > MaxCarried:

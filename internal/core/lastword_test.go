@@ -211,7 +211,7 @@ func TestSteered_ComesTooLateForTheLastCall(t *testing.T) {
 	}
 }
 
-// What a service says that it has used counts only where an agent has answered, and no sum of it lifts a budget.
+// What others say that they have used counts, and no sum of it lifts a budget.
 func TestTokens_UsedByOthersLiftNoBudget(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

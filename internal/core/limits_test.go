@@ -3,6 +3,7 @@ package core_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -214,5 +215,19 @@ func TestUsage_IsNeverGivenBack(t *testing.T) {
 	ev.Admission = r.plan(ev.Reply)
 	if e := mustStep(t, r, r.drive(ev)); e.Head.Usage != (sdk.Usage{}) || e.Head.Units != 0 {
 		t.Errorf("the run has used %+v, %d units", e.Head.Usage, e.Head.Units)
+	}
+}
+
+// Costs end at the largest number, whatever a provider says.
+func TestUnits_EndAtTheLargestNumber(t *testing.T) {
+	r := begun(t, newSpec(inline("add", false)))
+	for range 2 {
+		ev := r.replied("", sdk.ToolRequest{Name: "add", Arguments: `{}`})
+		ev.Reply.Units = math.MaxInt64 - 1
+		e := mustStep(t, r, r.drive(ev))
+		mustStep(t, r, r.drive(core.Returned{Results: []core.Result{{Call: e.Head.Calls[0].ID, Kind: core.ResultInline, Data: []byte(`{}`)}}}))
+	}
+	if r.state.Units != math.MaxInt64 {
+		t.Errorf("the run has cost %d units, want %d", r.state.Units, int64(math.MaxInt64))
 	}
 }

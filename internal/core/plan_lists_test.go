@@ -194,3 +194,28 @@ func TestPlan_IsNotReplacedWhereElementsHaveNoRoom(t *testing.T) {
 	r.routeStep(t, 3, []int{-1})
 	r.wantSteps(t, "answer\n1 done\n2 done 32/33: 1 of 33 failed; element 1: tool_failed: it is broken\n3 failed: tool_failed: it is broken")
 }
+
+// A step that fails when some elements of its list have had their calls is done for those, and the others have failed.
+func TestPlan_KeepsTheElementsOfAListThatFails(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		failing []int
+		want    string
+	}{
+		"some are done": {upTo(0, 60), "steps\n1 done\n2 done 4/66: 62 of 66 failed; element 1: tool_failed: it is broken\n3 planned"},
+		"none is":       {upTo(0, 64), "planning\n1 done\n2 failed 0/66: 66 of 66 failed; element 1: tool_failed: it is broken\n3 given_up: step 2 is not done"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := listing(t)
+			r.routeStep(t, 2, c.failing, upTo(0, 66)...)
+			r.must(t, r.drive(core.Routed{Unasked: true, Routes: []core.Route{{Step: 2, Of: 66, Fault: "its list is gone"}}}))
+			for _, e := range r.state.Plan.Step(2).Elements {
+				if e.Status != core.StepDone && e.Status != core.StepFailed {
+					t.Errorf("an element is %+v", e)
+				}
+			}
+			r.wantSteps(t, c.want)
+		})
+	}
+}

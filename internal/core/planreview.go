@@ -57,7 +57,7 @@ func AdmitReview(spec *Spec, head *Head, steps []PlanStep, now int64) (*Admissio
 	return &Admission{turn: head.turn(), grants: spec.grants(head, now), Calls: []AdmittedCall{c}}, nil
 }
 
-// reviews reports whether the plan of a round is of a review of those steps.
+// reviews reports whether the admission is that of the call of a plan of those steps.
 func (p *Admission) reviews(h *Head, steps []PlanStep) bool {
 	args, err := encodeReviewed(steps, h.Plan.NextNumber())
 	return err == nil && p != nil && p.turn == h.turn() && len(p.Calls) == 1 && bytes.Equal(p.Calls[0].Args, args)

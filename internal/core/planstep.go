@@ -263,6 +263,16 @@ func (s *PlanStep) endElements() {
 	}
 }
 
+// failElements notes that the elements have failed which have yet to be called.
+func (s *PlanStep) failElements(fault string) {
+	for i := range s.Elements {
+		if s.Elements[i].Status == StepPlanned {
+			s.elementFailed(i, fault, fault)
+		}
+	}
+	s.endElements()
+}
+
 // tellStep lists the step among those that the entry changes, as it is.
 func (t *transition) tellStep(s *PlanStep) {
 	told := *s
@@ -285,6 +295,8 @@ func (t *transition) route(routes []Route) ([]chosenFor, error) {
 		switch {
 		case r.Skipped != "" && s.When != "":
 			s.Status, s.Fault = StepSkipped, clipJSON(r.Skipped, maxStepFault)
+		case r.Fault != "" && len(s.Elements) > 0:
+			s.failElements(r.Fault)
 		case r.Fault != "":
 			s.Status, s.Fault = StepFailed, clipJSON(r.Fault, maxStepFault)
 		case s.Each != "":

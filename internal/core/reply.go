@@ -98,7 +98,7 @@ func (t *transition) count(reply sdk.ModelReply) {
 // cost adds what a model call cost. Nothing is given back: what is less than nothing would let a run go on without end.
 func (t *transition) cost(reply sdk.ModelReply) {
 	h := &t.Head
-	h.Units += max(0, reply.Units)
+	h.Units.Add(reply.Units)
 	h.Usage.Add(reply.Usage)
 }
 
@@ -128,7 +128,7 @@ func (t *transition) openRound(content []sdk.Content, admission *Admission, note
 		t.Head.Grants = slices.Clone(admission.grants.left)
 	}
 	t.Dropped = admission.Dropped
-	part := admission.part(&t.Head)
+	part := admission.part(t.spec, &t.Head)
 	carried := t.Head.Calls
 	t.Head.Calls = nil
 	for i := range admission.Calls {

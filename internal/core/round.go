@@ -54,8 +54,11 @@ func (t *transition) settle() error {
 		}
 	}
 	t.forgetClosed()
-	if h.Stop == restText && !h.openAny() {
+	switch {
+	case h.Stop == restText && !h.openAny():
 		t.stopOn("", "")
+	case t.waitsForTokens():
+		t.stopOn(restText, "")
 	}
 	switch {
 	case h.awaitsCalls(), h.Status == StatusWaiting && h.Held():

@@ -23,8 +23,8 @@ type Spec struct {
 	// TurnSchema is the dataschema of conversation turns, QuestionSchema that of questions that tools ask. Both are answered
 	// within TurnTimeout.
 	TurnSchema, QuestionSchema string
-	// StaleAfter is how long, in milliseconds, a driver may be silent before a timer or a control message takes over: the
-	// longest turn deadline and two AckWaits.
+	// StaleAfter is how long, in milliseconds, a driver may commit nothing before a timer or a control message takes over: the
+	// longest turn and two AckWaits.
 	StaleAfter int64
 	// NeedsRulings says that every call needs a ruling of the permission policy: one without is denied. So does a run that requires
 	// permissions of its own.

@@ -144,7 +144,7 @@ func (t *transition) reviewed(ev Reviewed) error {
 	t.stopLate(kept)
 	// A person who speaks wants to be heard: the run goes on, whatever it was to stop on. It ends with what it has where its model is not called
 	// any more.
-	if _, last := stopped(t.spec, h); h.spokenTo() && (!last || !h.stopping()) {
+	if h.spokenTo() && (!h.stopping() || !over(t.spec, h)) {
 		t.stopOn("", "")
 		h.Guarded.heard()
 		t.spoken()

@@ -36,11 +36,19 @@ type NoToolCall struct {
 	Text string
 }
 
+// outOfTokens is the Detail of the ending of a run that has no tokens left.
+const outOfTokens = "tokens"
+
 // stopped is how the run ends because of a condition that holds now, when it would call the model next.
 func stopped(spec *Spec, h *Head) (Ending, bool) {
 	stop, p := &spec.Stop, &h.Progress
 	stalled := func(detail, format string, args ...any) (Ending, bool) {
 		return Ending{ReasonStalled, sdk.CodeStalled, fmt.Sprintf(format, args...), detail}, true
+	}
+	tokens := func(are string) (Ending, bool) {
+		return Ending{
+			ReasonQuota, sdk.CodeQuotaExhausted, fmt.Sprintf("no answer within %d tokens; %d are %s", h.Budget, h.TokensUsed(), are), outOfTokens,
+		}, true
 	}
 	switch {
 	case h.turns() >= spec.MaxTurns:
@@ -48,11 +56,8 @@ func stopped(spec *Spec, h *Head) (Ending, bool) {
 			ReasonQuota, sdk.CodeQuotaExhausted,
 			fmt.Sprintf("no answer within %d interactions with the model", spec.MaxTurns), "interactions",
 		}, true
-	case h.Budget > 0 && h.TokensLeft() <= 0:
-		return Ending{
-			ReasonQuota, sdk.CodeQuotaExhausted, fmt.Sprintf("no answer within %d tokens; %d are used", h.Budget, h.TokensUsed()),
-			"tokens",
-		}, true
+	case h.Budget > 0 && h.spent() >= h.Budget:
+		return tokens("used")
 	case stop.Errors > 0 && p.Failed >= stop.Errors:
 		return stalled("errors", "every call of %s in a row failed", rounds(p.Failed))
 	case stop.SameError > 0 && p.Same >= stop.SameError:
@@ -61,8 +66,16 @@ func stopped(spec *Spec, h *Head) (Ending, bool) {
 		return stalled("loop", "the same calls were made %d times within %s", p.repeated(), rounds(len(p.Rounds)))
 	case spec.NoToolCall.Remind && !spec.NoToolCall.Accept && p.Reminders > spec.NoToolCall.Limit:
 		return stalled("no_tool_call", "%d replies in a row had no tool call", p.Reminders)
+	case h.tokensKept():
+		return tokens("used or kept for agents that it called")
 	}
 	return Ending{}, false
+}
+
+// over reports whether the run's model is not called any more, whatever the agents that still work give back.
+func over(spec *Spec, h *Head) bool {
+	ending, stop := stopped(spec, h)
+	return stop && (ending.Detail != outOfTokens || !h.tokensKept())
 }
 
 // exhausted reports whether the run has used up its model calls or its tokens, whatever the agents that still work give back.
@@ -156,6 +169,9 @@ func (h *Head) TokensUsed() int64 {
 
 // spent are the tokens of the run and of the agents that have answered it.
 func (h *Head) spent() int64 { return sum(h.Usage.Prompt, h.Usage.Completion, h.Delegated) }
+
+// tokensKept reports whether the run has tokens left, but all of them are kept for agents that still work: what these do not use comes back.
+func (h *Head) tokensKept() bool { return h.Budget > 0 && h.TokensLeft() <= 0 && h.spent() < h.Budget }
 
 // mostTokens is the highest count of tokens.
 const mostTokens = 1<<63 - 1

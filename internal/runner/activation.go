@@ -71,7 +71,7 @@ const mostConflicts = 100
 
 // process loads the run's head and applies the message to it, again whenever the run moved on meanwhile.
 func (a *activation) process(ctx context.Context) (v Verdict, err error) {
-	err = a.enter(ctx, false)
+	err = a.enter(ctx)
 	for range mostConflicts {
 		if err == nil {
 			v, err = a.attempt(ctx)
@@ -220,7 +220,8 @@ func (a *activation) holdBack(ctx context.Context) error {
 	if next.Owner != "" {
 		next.Takeovers++
 	}
-	return a.enter(ctx, next.Suspect())
+	a.alone = next.Suspect()
+	return a.enter(ctx)
 }
 
 // spread is a number below n that differs from run to run, and from delivery to delivery.
@@ -273,7 +274,8 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 	}
 	event, problem, err := a.input(ctx)
 	if err != nil {
-		return core.Change{}, nil, err
+		v, err := a.corrupt(ctx, err)
+		return core.Change{}, &v, err
 	}
 	if problem != nil {
 		v, err := a.refuse(ctx, problem)

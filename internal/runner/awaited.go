@@ -14,9 +14,9 @@ const lastChance = 30 * time.Second
 
 // awaited refuses a message that makes a call whose toolset is away: what a person has allowed or answered, and what an
 // activation that died was about to do, is done when the toolset answers, or when the time of what they were asked is about to be over. It
-// says nothing of a run that is to end.
+// says nothing of a run that is to end, or whose own time is over.
 func (a *activation) awaited() error {
-	if a.head.Cancel != nil {
+	if a.head.Cancel != nil || a.Env.Now() >= a.head.Deadline {
 		return nil
 	}
 	for i := range a.head.Calls {

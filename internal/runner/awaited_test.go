@@ -163,3 +163,47 @@ func TestAwaited_HoldsBackWhatMakesTheCallOnly(t *testing.T) {
 		})
 	}
 }
+
+// A run whose time is over ends, whatever is away: nobody waits for the toolset any more.
+func TestAwaited_EndsAtTheDeadline(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		after time.Duration
+		held  bool
+	}{
+		"a moment before": {time.Hour - time.Millisecond, true},
+		"at the deadline": {time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := time.Duration(0)
+			a := newTalk(t, calls("inline"))
+			worker := func() *runner.Runner {
+				return runner.New(runner.Options{
+					Store: a.store, Publisher: nowhere{}, Env: passing{still{&issued}, &clock}, Catalog: only{a.agent},
+					Subjects: wire.DefaultSubjects(), Logger: slog.New(slog.DiscardHandler),
+				})
+			}
+			dies, die := context.WithCancel(t.Context())
+			a.agent.Inline["inline"] = sdk.Tool{Run: func(context.Context, sdk.ToolCall) (json.RawMessage, error) {
+				die()
+				return nil, dies.Err()
+			}}
+			if v := worker().Process(dies, begun(1)); v.Settlement != runner.Leave {
+				t.Fatalf("the message of a worker that dies is settled with %+v", v)
+			}
+			a.agent.Core.Tools = slices.DeleteFunc(a.agent.Core.Tools, func(t core.Tool) bool { return t.Name == "inline" })
+			a.agent.Core.Missing = func(string) *sdk.Error { return sdk.Errorf(sdk.CodeUnavailable, "the toolset is away") }
+			clock = c.after
+			r := worker()
+			if v := r.Process(t.Context(), begun(2)); (v.Settlement == runner.Retry) != c.held {
+				t.Fatalf("the message is settled with %+v, want that it is held back: %t", v, c.held)
+			}
+			want := map[bool]string{true: "", false: "deadline:run"}[c.held]
+			entries := journal(t, r, "order 7")
+			if got := entries[len(entries)-1].Head.Termination(); got != want {
+				t.Errorf("the run ends with %q, want %q", got, want)
+			}
+		})
+	}
+}

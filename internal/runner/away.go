@@ -69,7 +69,7 @@ const pausedLook = time.Hour
 
 // next is what the run needs. While its agent is paused, nothing is begun but its end.
 func (a *activation) next(ctx context.Context) core.Action {
-	action := core.Next(a.agent.Core, &a.state.Head, a.Env.Now())
+	action := core.Next(a.agent.Core, a.spent(), a.Env.Now())
 	switch action.(type) {
 	case core.Rest, core.End:
 		return action

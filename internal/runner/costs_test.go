@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"agentd/internal/planning"
 	"agentd/internal/prompt"
 	"agentd/internal/runner"
+	"agentd/internal/state/memory"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -201,5 +203,134 @@ func TestCosts_OfAReplyThatComesToNothingCount(t *testing.T) {
 				t.Errorf("the run ends with, and has used, %s, want %s", got, c.ends+"1000 10 0.000003")
 			}
 		})
+	}
+}
+
+// unready is a store that cannot take blobs, so many times.
+type unready struct {
+	*memory.Store
+	times *int
+}
+
+func (s unready) PutBlob(ctx context.Context, run wire.RunKey, digest string, data []byte) error {
+	if *s.times--; *s.times >= 0 {
+		return errors.New("the store is away")
+	}
+	return s.Store.PutBlob(ctx, run, digest, data)
+}
+
+// So does a reply that could not be written, because others wrote to the run while the model made it, or the store was away.
+func TestCosts_OfAReplyThatIsNotWrittenCount(t *testing.T) {
+	t.Parallel()
+	cost := sdk.Usage{Prompt: 1000, Completion: 10}
+	t.Run("others wrote", func(t *testing.T) {
+		t.Parallel()
+		look, end := calls("lookup"), says
+		look.Usage, end.Usage = cost, cost
+		a := newTalk(t, look, end)
+		a.agent.Core.MaxTurns = 20
+		r, other := a.worker(), a.worker()
+		answer := a.begin(r)
+		a.meanwhile[2] = func() { a.handle(other, control(wire.ControlTag, `{"tags":{"tenant":"acme"}}`), runner.Ack) }
+		a.handle(r, answer, runner.Ack)
+		a.is(r, "tag_asked answered replied", "model written refused written model written published")
+		entries := journal(t, r, "order 7")
+		if got, want := entries[len(entries)-1].Head.Usage, (sdk.Usage{Prompt: 3000, Completion: 30}); got != want {
+			t.Errorf("three model calls have used %+v, want %+v", got, want)
+		}
+	})
+	t.Run("the store was away", func(t *testing.T) {
+		t.Parallel()
+		away := 1
+		a := newTalk(t, sdk.ModelReply{Text: strings.Repeat("x", 300<<10), Usage: cost})
+		r := a.workerOn(unready{a.store, &away})
+		if v := r.Process(t.Context(), begun(1)); v.Settlement != runner.Retry {
+			t.Fatalf("the message is settled with %+v, want that it is given back", v)
+		}
+		if v := r.Process(t.Context(), begun(2)); v != (runner.Verdict{}) {
+			t.Fatalf("the message is settled with %+v", v)
+		}
+		entries := journal(t, r, "order 7")
+		last := entries[len(entries)-1].Head
+		if want := (sdk.Usage{Prompt: 2000, Completion: 20}); last.Usage != want || last.Termination() != "completed:answer" {
+			t.Errorf("the run ends with %s, and two model calls have used %+v, want %+v", last.Termination(), last.Usage, want)
+		}
+	})
+}
+
+// forgetful is a store that has written an entry, and does not know it when it has another one after that.
+type forgetful struct {
+	*memory.Store
+	rev       uint64
+	meanwhile func()
+}
+
+func (s forgetful) Append(ctx context.Context, run wire.RunKey, base runner.Version, next runner.Record) (runner.Version, error) {
+	v, err := s.Store.Append(ctx, run, base, next)
+	if err == nil && next.Rev == s.rev {
+		s.meanwhile()
+		return runner.Version{}, runner.ErrConflict
+	}
+	return v, err
+}
+
+// A reply that was written although the store did not say so counts once.
+func TestCosts_OfAReplyThatWasWrittenAfterAllCountOnce(t *testing.T) {
+	t.Parallel()
+	tool, end := calls("inline"), says
+	tool.Usage, end.Usage = sdk.Usage{Prompt: 1000}, sdk.Usage{Prompt: 1000}
+	a := newTalk(t, tool, end)
+	other := a.worker()
+	r := a.workerOn(forgetful{a.store, 2, func() { a.handle(other, control(wire.ControlTag, `{"tags":{"tenant":"acme"}}`), runner.Ack) }})
+	if v := r.Process(t.Context(), begun(1)); v != (runner.Verdict{}) {
+		t.Fatalf("the message is settled with %+v", v)
+	}
+	a.is(r, "tag_asked returned replied", "model written tool model")
+	entries := journal(t, r, "order 7")
+	if last := entries[len(entries)-1].Head; last.Usage.Prompt != 2000 || last.Termination() != "completed:answer" {
+		t.Errorf("the run ends with %s, and two model calls have used %+v", last.Termination(), last.Usage)
+	}
+}
+
+// Nor does a run get more tokens because a model says that it has used more than there can be.
+func TestBudget_IsNotLiftedByWhatModelsSay(t *testing.T) {
+	t.Parallel()
+	for name, used := range map[string]sdk.Usage{
+		"of prompt and reply": {Prompt: math.MaxInt64, Completion: math.MaxInt64},
+		"of a reply":          {Prompt: 10, Completion: math.MaxInt64},
+		"less than nothing":   {Prompt: 5000, Completion: -5000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			asked := 0
+			a := newTalk(t)
+			a.agent.Core.MaxTokens = 4500
+			_, entries := planned(t, a, func(sdk.ModelRequest) (sdk.ModelReply, error) {
+				return sdk.ModelReply{Usage: sdk.Usage{Prompt: 900}, Text: listOf(40)}, nil
+			}, func(sdk.ModelRequest) (sdk.ModelReply, error) {
+				asked++
+				return sdk.ModelReply{Usage: used, Text: "Which tool?"}, nil
+			})
+			if last := entries[len(entries)-1].Head; asked != 1 || last.Termination() != "quota:tokens" {
+				t.Errorf("the router is asked %d times, and the run ends with %s; want once, and quota:tokens", asked, last.Termination())
+			}
+		})
+	}
+}
+
+// A run whose model call came to nothing, because others wrote, makes no other one when that has used its last tokens.
+func TestBudget_HoldsWhereAReplyIsNotWritten(t *testing.T) {
+	t.Parallel()
+	look, end := calls("lookup"), says
+	look.Usage, end.Usage = sdk.Usage{Prompt: 1000}, sdk.Usage{Prompt: 1000}
+	a := newTalk(t, look, end)
+	a.agent.Core.MaxTurns, a.agent.Core.MaxTokens = 20, 2000
+	r, other := a.worker(), a.worker()
+	answer := a.begin(r)
+	a.meanwhile[2] = func() { a.handle(other, control(wire.ControlTag, `{"tags":{"tenant":"acme"}}`), runner.Ack) }
+	a.handle(r, answer, runner.Ack)
+	entries := journal(t, r, "order 7")
+	if last := entries[len(entries)-1].Head; a.asked != 2 || last.Usage.Prompt != 2000 || last.Termination() != "quota:tokens" {
+		t.Errorf("the model is asked %d times, and the run ends with %s after %+v", a.asked, last.Termination(), last.Usage)
 	}
 }

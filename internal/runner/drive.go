@@ -198,7 +198,8 @@ func (a *activation) replay(state *core.State, entries []*core.Entry) (err error
 // commit applies an outcome to the run and makes it durable, on top of whatever was absorbed meanwhile. One that no store takes ends the
 // run. ErrFenced says that the run is somebody else's by now.
 func (a *activation) commit(ctx context.Context, event core.Event) error {
-	defer a.counted()
+	a.costs.told = false
+	defer func() { a.counted(event) }()
 	if joined, err := a.join(ctx, event); joined || err != nil {
 		return err
 	}
@@ -221,6 +222,7 @@ func (a *activation) commit(ctx context.Context, event core.Event) error {
 				continue
 			}
 			// The store wrote it although it did not say so, and others appended after it: nobody has confirmed it yet.
+			a.costs.told = true
 			more, err := a.confirm(ctx)
 			if err != nil {
 				return err
@@ -247,8 +249,7 @@ func (a *activation) commit(ctx context.Context, event core.Event) error {
 // tooMuch is how the run ends whose step comes to more than can be stored: to do it again would come to the same, and cost as much.
 func (a *activation) tooMuch(ctx context.Context, event core.Event, err error) core.Event {
 	a.Logger.ErrorContext(ctx, "a step of the run is too large to be stored", "run", a.state.Run, "step", fmt.Sprintf("%T", event), "error", err)
-	cost := core.Cost(event)
-	a.lose(&cost)
+	a.lose(core.Cost(event))
 	return core.Ended{Ending: core.Ending{
 		Reason: core.ReasonError, Code: sdk.CodeTooLarge,
 		Message: "what the run did next is too large to be stored: " + sdk.AsError(err).Message,

@@ -187,7 +187,9 @@ func (a *activation) publishAnswer(ctx context.Context, put put, e *core.Entry, 
 	return a.publish(ctx, put, answer)
 }
 
-// opened is the entry that has the data of the call of an effect of e: e itself, or the one that f names.
+// opened is the entry that has the data of the call of an effect of e: e itself, or the one that f names. Those after it are read too: their
+// hashes prove that it is of this journal, and not of one that the store has lost. A call's id proves that of its arguments, but not of those
+// that a person has edited, nor of what people are asked.
 func (a *activation) opened(ctx context.Context, e *core.Entry, f core.Effect) (*core.Entry, error) {
 	if f.Opened == 0 || f.Opened == e.Rev {
 		return e, nil

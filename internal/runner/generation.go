@@ -173,18 +173,18 @@ func (a *activation) undo(ctx context.Context, u wire.UndoCall) (core.Event, err
 		return nil, err
 	}
 	reply := sdk.ModelReply{Calls: []sdk.ToolRequest{request}}
-	plan := core.Admit(a.agent.Core, &a.state.Head, a.state.Input, reply, nil, a.Env.Now())
+	admission := core.Admit(a.agent.Core, &a.state.Head, a.state.Input, reply, nil, a.Env.Now())
 	if problem != nil {
-		plan.Calls[0].Refusal = problem
+		admission.Calls[0].Refusal = problem
 	}
 	var s hookEffects
-	if err := a.rule(ctx, &s, plan); err != nil {
+	if err := a.rule(ctx, &s, admission); err != nil {
 		return nil, err
 	}
-	if err := a.suspended(ctx, &s, plan); err != nil {
+	if err := a.suspended(ctx, &s, admission); err != nil {
 		return a.hookFailed(err)
 	}
-	return core.Undoing{Admission: plan, Hooks: s.states, Notes: s.notes}, nil
+	return core.Undoing{Admission: admission, Hooks: s.states, Notes: s.notes}, nil
 }
 
 // undoRequest is the call that undoes another, or why there is none.

@@ -141,10 +141,11 @@ func (a *activation) generate(ctx context.Context, s *hookEffects, request sdk.M
 	if err == nil {
 		cost = reply
 		a.called(&reply)
+		a.use(&reply)
 		err = core.CheckReply(&reply)
 	}
 	if lost != nil || err != nil {
-		a.lose(&cost)
+		a.lose(cost)
 	}
 	if lost != nil {
 		return sdk.ModelReply{}, nil, lost

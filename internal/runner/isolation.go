@@ -115,12 +115,11 @@ const (
 	longestWait  = time.Second
 )
 
-// enter waits until the activation may work. Nobody waits for one that takes longer than any step does: whoever hangs
+// enter waits until the activation may work, beside others unless it is to be alone. Nobody waits for one that takes longer than any step does: whoever hangs
 // is not alone any more, its delivery is given up, and who cannot be alone because of it goes on beside it, so that its own
 // death proves nothing.
-func (a *activation) enter(ctx context.Context, alone bool) error {
-	a.alone = alone
-	a.pass = a.Isolation.arrive(alone)
+func (a *activation) enter(ctx context.Context) error {
+	a.pass = a.Isolation.arrive(a.alone)
 	var before *pass
 	since := a.Env.Now()
 	for wait := shortestWait; ; wait = min(2*wait, longestWait) {
@@ -135,11 +134,11 @@ func (a *activation) enter(ctx context.Context, alone bool) error {
 		case hung && first != nil:
 			a.Isolation.join(first)
 			continue
-		case hung && alone:
+		case hung && a.alone:
 			a.Logger.WarnContext(ctx, "others do not finish, so a run that may end its worker is driven beside them", "run", a.head.Run)
 			a.Isolation.leave(a.pass)
-			a.beside = true
-			return a.enter(ctx, false)
+			a.alone, a.beside = false, true
+			return a.enter(ctx)
 		}
 		if err := a.wait(ctx, wait); err != nil {
 			return err
@@ -164,7 +163,8 @@ func (a *activation) wait(ctx context.Context, most time.Duration) error {
 // enterAlone leaves the others and comes back alone.
 func (a *activation) enterAlone(ctx context.Context) error {
 	a.Isolation.leave(a.pass)
-	return a.enter(ctx, true)
+	a.alone = true
+	return a.enter(ctx)
 }
 
 // suspect reports whether the activation is about to drive a run beside others that it must drive alone.

@@ -60,10 +60,11 @@ func TestIsolation_WhoIsLetInIsCalled(t *testing.T) {
 	t.Parallel()
 	isolation, env := &Isolation{}, newWaiting()
 	first, second, third := arrive(env, isolation), arrive(env, isolation), arrive(env, isolation)
-	within(t, "the first one is let in", running(func() error { return first.enter(t.Context(), false) }))
-	alone := running(func() error { return second.enter(t.Context(), true) })
+	within(t, "the first one is let in", running(func() error { return first.enter(t.Context()) }))
+	second.alone = true
+	alone := running(func() error { return second.enter(t.Context()) })
 	<-env.asleep
-	beside := running(func() error { return third.enter(t.Context(), false) })
+	beside := running(func() error { return third.enter(t.Context()) })
 	<-env.asleep
 	isolation.leave(first.pass)
 	within(t, "who is to be alone is let in", alone)
@@ -80,13 +81,14 @@ func TestHoldBack_KeepsNobodyWaiting(t *testing.T) {
 	t.Parallel()
 	isolation, env := &Isolation{}, newWaiting()
 	held, other := arrive(env, isolation), arrive(newWaiting(), isolation)
-	within(t, "one is let in", running(func() error { return held.enter(t.Context(), false) }))
+	within(t, "one is let in", running(func() error { return held.enter(t.Context()) }))
 	held.head.Driver = &core.Driver{Owner: "dead", Takeovers: 1}
 	takes := running(func() error { return held.holdBack(t.Context()) })
 	if d := <-env.asleep; d < pauseBeforeTakeover>>(halvings-1) || d > pauseBeforeTakeover {
 		t.Errorf("it waits for %s", d)
 	}
-	within(t, "another one is let in alone", running(func() error { return other.enter(t.Context(), true) }))
+	other.alone = true
+	within(t, "another one is let in alone", running(func() error { return other.enter(t.Context()) }))
 	env.wake <- struct{}{}
 	<-env.asleep // as it waits
 	isolation.leave(other.pass)
@@ -103,7 +105,7 @@ func TestHoldBack_IsAnotherOneAtEachDelivery(t *testing.T) {
 	const deliveries = 40
 	for n := range deliveries {
 		held := arrive(env, &Isolation{})
-		within(t, "it is let in", running(func() error { return held.enter(t.Context(), false) }))
+		within(t, "it is let in", running(func() error { return held.enter(t.Context()) }))
 		held.msg.Delivered, held.head.Driver = 1+n, &core.Driver{Owner: "dead", Takeovers: 1}
 		takes := running(func() error { return held.holdBack(t.Context()) })
 		waits[<-env.asleep]++

@@ -31,6 +31,7 @@ func (a *activation) appendEntry(ctx context.Context, at point, change core.Chan
 		V: change.Head.V, Rev: at.Rev + 1, Etag: a.Env.Random(), Prev: at.digest,
 		Cause: a.msg.Cause, At: change.At, Change: change,
 	}
+	a.costs.told = false
 	data, err := a.encode(ctx, entry)
 	if err != nil {
 		return nil, point{}, err
@@ -40,6 +41,7 @@ func (a *activation) appendEntry(ctx context.Context, at point, change core.Chan
 	err = appending.Do(ctx, a.Env.Sleep, func() (err error) {
 		a.known = a.Env.Now()
 		v, err = a.Store.Append(ctx, a.key, at.Version, next)
+		a.costs.told = a.costs.told || !errors.Is(err, ErrConflict) && !tooLarge(err)
 		if errors.Is(err, ErrAmbiguous) {
 			if a.unsure = true; !a.blind {
 				return err

@@ -60,7 +60,7 @@ func (a *activation) rule(ctx context.Context, s *hookEffects, admission *core.A
 	return nil
 }
 
-// ruleOn rules on the i-th call of a plan. What the run's grants do not decide, a wider grant does, or people are asked.
+// ruleOn rules on the i-th call of an admission. What the run's grants do not decide, a wider grant does, or people are asked.
 func (a *activation) ruleOn(ctx context.Context, s *hookEffects, admission *core.Admission, i int) error {
 	c := &admission.Calls[i]
 	check := a.permissionCheck(&a.state.Head, c)
@@ -86,7 +86,7 @@ func (a *activation) ruleOn(ctx context.Context, s *hookEffects, admission *core
 
 // ruling is what the hooks and the policy make of a call.
 func (a *activation) ruling(ctx context.Context, s *hookEffects, check sdk.PermissionCheck) (core.Ruling, error) {
-	gate, by, err := a.judge(ctx, s, check.Call, check.Tool, check.Args, false)
+	gate, by, err := a.judge(ctx, s, sdk.ToolAttempt{Call: check.Call, Tool: check.Tool, Args: check.Args})
 	if err != nil || gate.Verdict == sdk.GateBlock {
 		return core.Ruling{Verdict: core.VerdictBlock, Reason: gate.Reason}, err
 	}
@@ -123,7 +123,7 @@ func rulingOf(r *sdk.PermissionRuling) core.Ruling {
 	return ruling
 }
 
-// rulingsOf has the policy rule on what a decision says of each request that it is about. Only the end of ctx is an error.
+// rulingsOf has the policy rule on what a decision says of each request that it is about.
 func (a *activation) rulingsOf(ctx context.Context, c *core.Call, attempt int, d *sdk.PermissionDecision) ([]core.DecisionRulings, error) {
 	decisions, _ := a.head.DecidedRequests(c, attempt, d) // the core records a refusal
 	all := make([]core.DecisionRulings, 0, len(decisions))
@@ -145,7 +145,7 @@ func (a *activation) rulingsOf(ctx context.Context, c *core.Call, attempt int, d
 }
 
 // admitEdit admits the call of a request as a decision wants it made, and asks the agent's policy about it. It is nil when the decision
-// edits nothing. When the policy cannot be asked, nothing rules on it. Only the end of ctx is an error.
+// edits nothing. When the policy cannot be asked, nothing rules on it.
 func (a *activation) admitEdit(ctx context.Context, request *core.Call, d *sdk.PermissionDecision) (*core.EditAdmission, error) {
 	var held json.RawMessage
 	if len(d.Args) > 0 && request.Permission != nil && a.agent.Core.SetsOf(request.Tool) {
@@ -205,7 +205,7 @@ func (a *activation) ruleAgainOn(ctx context.Context, s *hookEffects, c core.Cal
 
 // gated asks the hooks about a call that is resumed. The result is set when they keep it from being made.
 func (a *activation) gated(ctx context.Context, s *hookEffects, c core.Call, args json.RawMessage) (*core.Result, error) {
-	g, _, err := a.judge(ctx, s, c.ID, c.Tool, args, true)
+	g, _, err := a.judge(ctx, s, sdk.ToolAttempt{Call: c.ID, Tool: c.Tool, Args: args, Resumed: true})
 	switch {
 	case err != nil:
 		return nil, err

@@ -257,8 +257,9 @@ func (a *activation) hookFailed(err error) (core.Event, error) {
 	}}, nil
 }
 
-// judge asks the hooks about one call: the strictest verdict counts, and the first among equals. A hook that fails blocks.
-func (a *activation) judge(ctx context.Context, s *hookEffects, call, tool string, args json.RawMessage, resumed bool) (sdk.Gate, string, error) {
+// judge asks the hooks about one call, the attempt but for its snapshot: the strictest verdict counts, and the first among equals. A hook that
+// fails blocks.
+func (a *activation) judge(ctx context.Context, s *hookEffects, attempt sdk.ToolAttempt) (sdk.Gate, string, error) {
 	strictness := []sdk.GateVerdict{sdk.GateAllow, sdk.GateResult, sdk.GateSuspend, sdk.GateBlock}
 	var strictest sdk.Gate
 	by := ""
@@ -267,9 +268,7 @@ func (a *activation) judge(ctx context.Context, s *hookEffects, call, tool strin
 		if hook.BeforeToolExecute == nil {
 			continue
 		}
-		attempt := sdk.ToolAttempt{
-			Snapshot: a.snapshot(s, hook, sdk.PhaseBeforeToolExecute), Call: call, Tool: tool, Args: args, Resumed: resumed,
-		}
+		attempt.Snapshot = a.snapshot(s, hook, sdk.PhaseBeforeToolExecute)
 		g, err := hooked(ctx, hook, sdk.PhaseBeforeToolExecute, func() (sdk.Gate, error) { return hook.BeforeToolExecute(ctx, attempt) })
 		if err == nil {
 			err = s.keep(hook.Name, g.StateEffects)
@@ -281,7 +280,7 @@ func (a *activation) judge(ctx context.Context, s *hookEffects, call, tool strin
 		case err != nil && ctx.Err() != nil:
 			return sdk.Gate{}, "", err
 		case err != nil || !slices.Contains(strictness, g.Verdict):
-			a.Logger.Error("hook failed, so the call is blocked", "run", a.state.Run, "call", call, "hook", hook.Name, "error", err)
+			a.Logger.Error("hook failed, so the call is blocked", "run", a.state.Run, "call", attempt.Call, "hook", hook.Name, "error", err)
 			g = sdk.Gate{Verdict: sdk.GateBlock, Reason: "whether the call may be made could not be found out"}
 		}
 		if slices.Index(strictness, g.Verdict) > slices.Index(strictness, strictest.Verdict) {

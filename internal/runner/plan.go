@@ -56,7 +56,8 @@ func (a *activation) consult(
 	a.progress() // each call may take as long as a step
 	if err == nil {
 		a.called(&reply)
-		a.pay(cost, &reply)
+		a.use(&reply)
+		addCost(cost, &reply)
 		err = core.CheckReply(&reply)
 	}
 	if tooLarge(err) {
@@ -97,7 +98,7 @@ func (a *activation) inTurn(
 	var reply sdk.ModelReply
 	err = work(calling, s, &reply)
 	if err != nil {
-		a.lose(&reply)
+		a.lose(reply)
 		if errors.Is(context.Cause(calling), errSteered) {
 			return nil, errSteered
 		}

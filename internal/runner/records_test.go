@@ -178,3 +178,34 @@ func TestCorruptResult_EndsItsRun(t *testing.T) {
 		})
 	}
 }
+
+// garbled is a store in which what was written last can be read, and nothing before.
+type garbled struct{ *memory.Store }
+
+func (s garbled) Part(context.Context, wire.RunKey, uint64, int) ([]runner.Record, error) {
+	return []runner.Record{{Version: runner.Version{Rev: 2}, Data: []byte(`{"v":1,`)}}, nil
+}
+
+// A decision that needs what cannot be read of the journal becomes a dead letter, as every other message does.
+func TestDecision_OnADamagedJournalIsADeadLetter(t *testing.T) {
+	t.Parallel()
+	d := newDesk(10, "book_ask")
+	agent, store := d.agent(), memory.New()
+	agent.Core.Tools[0].Sets = &core.SetArguments{Names: []string{"n"}, Values: func(string, json.RawMessage) (map[string]json.RawMessage, error) {
+		return map[string]json.RawMessage{"n": json.RawMessage("1")}, nil
+	}}
+	a := &talk{T: t, agent: agent, store: store}
+	process(t, a.workerOn(store), "order 7", starts, `{}`)
+	request := journal(t, a.workerOn(store), "order 7")[1].Requests[0]
+	v := a.workerOn(garbled{store}).Process(t.Context(), &runner.Message{
+		Address: wire.Address{Kind: wire.KindIn, Who: "bob", Agent: wire.NameToken("desk"), Run: wire.NewRunKey("order 7"), Call: wire.CallAddress{
+			Domain: wire.DomainToken(sdk.HumanDomain), Type: wire.NameToken(sdk.TypePermissionRequest), Agent: wire.NameToken("desk"),
+			Run: wire.NewRunKey("order 7"), Call: request.ID,
+		}},
+		Event:     wire.Event{ID: "decision", Source: "bob", Data: json.RawMessage(`{"text":"y","n":1}`)},
+		Delivered: 1, Received: now, Cause: core.Cause{Stream: "AGENTD_IN", Sequence: 2, EventID: "decision"},
+	})
+	if v.Settlement != runner.Reject || v.Problem == nil || v.Problem.Code != sdk.CodeCorrupt {
+		t.Errorf("the decision is settled with %+v, want a dead letter that says corrupt_journal", v)
+	}
+}

@@ -22,6 +22,9 @@ const (
 	// routerPause is how long it takes until a router that failed is asked again, unless its server says, and at most the time of a model
 	// call. It is as long as a run is parked first.
 	routerPause = 30 * time.Second
+	// LongestTurn is how many times as long as a model call a turn of planning may take: the calls of a round are chosen, so many at once, and
+	// after a pause once more.
+	LongestTurn = 2*routerAttempts*core.MaxRound/routersAtOnce + 1
 	// maxEvaluated is the size of all results together, in bytes, that the expressions of a step call at most.
 	maxEvaluated = 2 * core.MaxResult
 )

@@ -31,8 +31,10 @@ var ofPlans = []mutant{
 	{"a step waits for the calls of others because its router failed once", around(act+"chooseTwice", "a.chooseCalls(ctx, s, choices)"), test{"internal/runner", "TestRoute_WaitsForARouterThatFailsOnce"}},
 	{"a model that hangs is asked for each element of a list", statement(act+"chooseCalls", "failed left err", "_ = left"), test{"internal/runner", "TestRoute_OfAModelThatHangsParksTheRun"}},
 	{"a turn of planning spends what there is not", around(act+"outOfTokens", "return false"), test{"internal/runner", "TestBudget_HoldsWithinATurn"}},
-	{"models of a turn are not told what those before have used", call(act+"pay", "Add tokens", ""), test{"internal/runner", "TestBudget_HoldsWithinATurn"}},
+	{"models of a turn are not told what those before have used", call(act+"use", "Add used", ""), test{"internal/runner", "TestBudget_HoldsWithinATurn"}},
 	{"replies that come to nothing are free", around(act+"accounted", "return event, err"), test{"internal/runner", "TestCosts_OfAReplyThatComesToNothingCount"}},
+	{"replies that are not written are free", condition(act+"counted", "told", "false"), test{"internal/runner", "TestCosts_OfAReplyThatIsNotWrittenCount"}},
+	{"what a reply that was not written has used is there again", around(act+"spent", "return &a.state.Head"), test{"internal/runner", "TestBudget_HoldsWhereAReplyIsNotWritten"}},
 	{"a plan is lost with the one that was to be better", condition(act+"askPlanner", "err ctx best Answer", "errors.Is(err, errNoTokens)"), test{"internal/runner", "TestPlanner_ThatFailsOnceMoreIsTakenAtItsWord"}},
 	{"a planner's answer is not taken", condition(act+"makePlan", "fault Answer", "false"), rows{"L61"}},
 
