@@ -50,14 +50,14 @@ func refillAgents(ctx context.Context, o Options, since map[string]time.Time) re
 	return refill(ctx, o, since, (*pass).refillRuns, (*pass).refillRefusals)
 }
 
-// refill surveys the streams and takes steps, for what happened since a time of each agent.
+// refill compares the store, surveys the streams and takes steps, for what happened since a time of each agent.
 func refill(ctx context.Context, o Options, since map[string]time.Time, steps ...func(*pass, context.Context) error) refilled {
 	p := newPass(o)
 	p.refillFrom, p.failed = map[string]int64{}, map[string]error{}
 	for token, from := range since {
 		p.refillFrom[token] = from.UnixMilli()
 	}
-	for _, step := range append([]func(*pass, context.Context) error{(*pass).survey}, steps...) {
+	for _, step := range append([]func(*pass, context.Context) error{(*pass).right, (*pass).survey}, steps...) {
 		if err := step(p, ctx); err != nil {
 			return refilled{p.report, p.failed, fmt.Errorf("refill: %w", err)}
 		}

@@ -78,11 +78,15 @@ func (h *home) check(ctx context.Context, store state.Store, kind string) error 
 	return other("the journals in this JetStream are not those of the runs (since %s): their stream was emptied or made anew; set it back to a copy", since)
 }
 
-// marked is a home whose mark a store has got.
+// marked is a home whose mark a store has got, and its replicas where they are waited for: what is written afterwards confirms what came before.
+// A replica that took over without the mark would be another store, whatever runs it has.
 func marked(ctx context.Context, conn *broker.Conn, store state.Store, kind string) (note []byte, err error) {
 	h := home{Kind: kind, ID: rand.Text(), Since: conn.Now()}
 	if err := store.Mark(ctx, h.markName(), h.ID); err != nil {
 		return nil, err
+	}
+	if err := store.Writable(ctx); err != nil {
+		return nil, fmt.Errorf("see whether the store has its mark for good: %w", err)
 	}
 	return json.Marshal(h)
 }

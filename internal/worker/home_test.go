@@ -1,15 +1,18 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"agentd/internal/broker"
 	"agentd/internal/finding"
 	"agentd/internal/runner"
 	"agentd/internal/state/redistest"
+	"agentd/internal/state/storetest"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -180,4 +183,30 @@ func TestOpenOwnStore_KeepsWhatThereIs(t *testing.T) {
 	refused(t, w.writeProblem(ctx), emptied)
 	_, err = OpenOwnStore(ctx, conn, StoreOptions{})
 	refused(t, err, emptied)
+}
+
+// A replica that took over without the mark would be another store: which store it is is said when replicas have the mark, where they are waited for.
+func TestOpenOwnStore_WaitsUntilReplicasHaveTheMark(t *testing.T) {
+	t.Parallel()
+	conns, _ := someWorkers(t, 1)
+	conn, ctx := conns[0], t.Context()
+	master := redistest.StartServer(t, "--repl-diskless-sync-delay", "0")
+	o := StoreOptions{RedisURL: master.URL(), RedisReplicas: 1, RedisReplicaTimeout: time.Millisecond}
+	store, err := OpenOwnStore(ctx, conn, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	if h, err := homeOf(ctx, conn); h != nil || err != nil {
+		t.Errorf("it is noted %+v, %v", h, err)
+	}
+	w := &Worker{Options: Options{Conn: conn}, store: store}
+	if err := w.settling(ctx); !errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
+		t.Errorf("a pass without the replica: %v", err)
+	}
+	redistest.StartReplica(t, master)
+	storetest.Await(t, "it is noted which store it is", func(ctx context.Context) bool { return w.settling(ctx) == nil })
+	if h, err := homeOf(ctx, conn); h == nil || h.Kind != "redis" || err != nil {
+		t.Errorf("it is noted %+v, %v", h, err)
+	}
 }
