@@ -21,6 +21,8 @@ const (
 	// what they miss is published: who has stood still meanwhile must not go on, because more may have been removed since.
 	leaseOfRefill = "refill_"
 	refillLease   = 30 * time.Second
+	// unservedAgents is what stands for an agent's name for those of broker.Unserved.
+	unservedAgents = "(those that nobody serves)"
 	// seenEvery is how often it is noted that a server is there.
 	seenEvery = time.Hour
 )
@@ -160,7 +162,7 @@ func (r *refills) all() []refillable {
 		all = append(all, refillable{token: wire.NameToken(a.Name), name: a.Name, agent: a})
 	}
 	if r.Refuse != nil {
-		all = append(all, refillable{token: broker.Unserved, name: "(those that nobody serves)"})
+		all = append(all, refillable{token: broker.Unserved, name: unservedAgents})
 	}
 	return all
 }
