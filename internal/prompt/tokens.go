@@ -49,7 +49,7 @@ func asciiIn[T string | []byte](text T) int {
 type Counter struct {
 	exact, estimated bool
 	// bytes counts a token for each byte.
-	bytes   bool
+	bytes bool
 	// counted are the tokens of texts, which are counted exactly.
 	counted *memo.Memo[string, int]
 	// calibration is how many tokens the provider counts for a thousand of these; 0 is a thousand.
