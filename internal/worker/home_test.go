@@ -210,3 +210,46 @@ func TestOpenOwnStore_WaitsUntilReplicasHaveTheMark(t *testing.T) {
 		t.Errorf("it is noted %+v, %v", h, err)
 	}
 }
+
+// Where nobody has said which store it is, as before this was noted, one without any run is not it when runs have ended: the first worker that is
+// started with another configuration does not decide.
+func TestOpenOwnStore_RefusesAnEmptyStoreWhereRunsHaveEnded(t *testing.T) {
+	t.Parallel()
+	conns, _ := someWorkers(t, 1)
+	conn, ctx := conns[0], t.Context()
+	one, other := databases(t)
+	run := wire.NewRunKey("trip")
+	if _, err := conn.JetStream().Publish(ctx, conn.Subjects().Done("desk", run, "init"), []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	has, err := OpenAnyStore(ctx, conn, one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = has.Close() }()
+	if _, err := has.Append(ctx, run, runner.Version{}, runner.Record{Version: runner.Version{Rev: 1, Etag: "first"}, Data: []byte("{}")}); err != nil {
+		t.Fatal(err)
+	}
+	for o, want := range map[*StoreOptions]string{
+		&other: "runs have ended here, and this Redis has none", {}: "runs have ended here, and this JetStream has none: set REDIS_URL",
+	} {
+		store, err := OpenOwnStore(ctx, conn, *o)
+		refused(t, opened(t, store, err), want)
+		if store, err = OpenAnyStore(ctx, conn, *o); err != nil {
+			t.Fatal(err)
+		}
+		w := &Worker{Options: Options{Conn: conn}, store: store}
+		refused(t, w.comparing(ctx), want)
+		refused(t, w.settling(ctx), want)
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if h, err := homeOf(ctx, conn); h != nil || err != nil {
+		t.Errorf("it is noted %+v, %v", h, err)
+	}
+	store, err := OpenOwnStore(ctx, conn, one)
+	if err := opened(t, store, err); err != nil {
+		t.Errorf("the store that has a run: %v", err)
+	}
+}

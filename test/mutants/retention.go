@@ -12,6 +12,7 @@ var ofRetention = []mutant{
 	{"commands open any store", around("internal/worker.compared", "return nil"), test{"internal/worker", "TestOpenStore_RefusesAnotherStore"}},
 	{"a store without its mark is the right one", call("internal/worker.home.check", "Marked", "true, error(nil)"), test{"internal/worker", "TestOpenOwnStore_KeepsWhatThereIs"}},
 	{"a store is noted before its replicas have the mark", call("internal/worker.marked", "Writable", "error(nil)"), test{"internal/worker", "TestOpenOwnStore_WaitsUntilReplicasHaveTheMark"}},
+	{"the first store is the right one, whatever it lacks", around("internal/worker.lacking", "return nil"), test{"internal/worker", "TestOpenOwnStore_RefusesAnEmptyStoreWhereRunsHaveEnded"}},
 	{"a refusal that cannot be made again passes as made", call("internal/reconcile.pass.refuseAgain", "fails", "error(nil)"), test{"internal/reconcile", "TestRefill_RefusalsThatCannotBeMade"}},
 	{"a pass goes by the clock of its machine", call("internal/worker.Worker.Reconciling", "MeasureClock", ""), test{"test/pipeline", "TestClosedCalls_LeaveByTheBrokersClock"}},
 	{"answers go while calls wait for them", around("internal/broker.Plan.AnswersKept", "return cmp.Or(p.AnswersAge, sdk.DefaultAnswersAge)"), test{"internal/broker", "TestProvision_AnswersAge"}},
