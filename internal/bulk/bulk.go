@@ -57,14 +57,29 @@ type Bulk struct {
 // source is what bulk jobs call themselves in events.
 const source = "agentd.bulk"
 
-// lease is how long a program that carries a job out may be silent before another one may go on.
-const lease = 30 * time.Second
+const (
+	// lease is how long a program that carries a job out may be silent before another one may go on.
+	lease = 30 * time.Second
+	// finding is how long one that finds a job's runs may find none before it is taken to be gone: it reads all runs where nobody has an index.
+	finding = 10 * time.Minute
+	// saying is how often it says how many it has found.
+	saying = time.Second
+)
 
-// errEnough ends the listing of runs.
-var errEnough = errors.New("more runs than a job may have")
-
-// Propose finds the runs of a job, and keeps them. Nothing is done to them before the job is confirmed.
+// Propose is Make and Find.
 func (b Bulk) Propose(ctx context.Context, r Request) (*Job, error) {
+	job, err := b.Make(ctx, r)
+	if err == nil {
+		err = b.Find(ctx, job)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return job, nil
+}
+
+// Make keeps a job whose runs are yet to be found.
+func (b Bulk) Make(ctx context.Context, r Request) (*Job, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
@@ -76,7 +91,38 @@ func (b Bulk) Propose(ctx context.Context, r Request) (*Job, error) {
 		return nil, err
 	}
 	r.Filter = r.Filter.And(implied).At(b.Now())
-	job := &Job{ID: strings.ToLower(rand.Text()[:10]), Request: r, State: Proposed, Created: b.Now(), Samples: []string{}}
+	job := &Job{ID: strings.ToLower(rand.Text()[:10]), Request: r, State: Finding, Created: b.Now(), Samples: []string{}, Holder: rand.Text()}
+	job.Until = job.Created + finding.Milliseconds()
+	return job, b.save(ctx, job)
+}
+
+// Find finds the runs of a job that was made, and keeps them. Nothing is done to them before the job is confirmed. Where that fails, the job
+// says why, and nothing can be done with it.
+func (b Bulk) Find(ctx context.Context, job *Job) error {
+	if err := b.find(ctx, job); err != nil {
+		job.State, job.Problem = Unfound, unfound(ctx, err)
+		return b.release(ctx, job, err)
+	}
+	job.State, job.Holder, job.Until = Proposed, "", 0
+	return b.save(ctx, job)
+}
+
+// unfound is why no runs were found.
+func unfound(ctx context.Context, err error) string {
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	switch e, ok := errors.AsType[*sdk.Error](err); {
+	case ok:
+		return e.Message
+	case ctx.Err() != nil:
+		return "the program that looked for them has ended"
+	}
+	return err.Error()
+}
+
+func (b Bulk) find(ctx context.Context, job *Job) error {
+	said := job.Created
 	var some []target
 	keep := func() error {
 		if len(some) == 0 {
@@ -92,28 +138,31 @@ func (b Bulk) Propose(ctx context.Context, r Request) (*Job, error) {
 	}
 	take := func(t target) error {
 		if job.Runs == MaxRuns {
-			return errEnough
+			return sdk.Errorf(sdk.CodeTooLarge, "the filter selects more than %d runs; narrow it down, by started> and started< for example", MaxRuns)
 		}
 		if job.Runs++; len(job.Samples) < samples {
 			job.Samples = append(job.Samples, t.Run)
 		}
-		if some = append(some, t); len(some) == chunk {
-			return keep()
+		if some = append(some, t); len(some) < chunk {
+			return nil
 		}
-		return nil
+		if err := keep(); err != nil || b.Now()-said < saying.Milliseconds() {
+			return err
+		}
+		said = b.Now()
+		job.Until = said + finding.Milliseconds()
+		return b.save(ctx, job)
 	}
-	if r.Verb == VerbRedrive {
-		err = b.letters(ctx, r.Filter, take)
+	var err error
+	if job.Verb == VerbRedrive {
+		err = b.letters(ctx, job.Filter, take)
 	} else {
-		err = b.Runs.Documents(ctx, r.Filter, func(d index.Document) error { return take(target{Run: d.Run, Agent: d.Agent, Started: d.Started}) })
+		err = b.Runs.Documents(ctx, job.Filter, func(d index.Document) error { return take(target{Run: d.Run, Agent: d.Agent, Started: d.Started}) })
 	}
-	if errors.Is(err, errEnough) {
-		return nil, sdk.Errorf(sdk.CodeTooLarge, "the filter selects more than %d runs; narrow it down, by started> and started< for example", MaxRuns)
+	if err != nil {
+		return err
 	}
-	if err = errors.Join(err, keep()); err != nil {
-		return nil, err
-	}
-	return job, b.save(ctx, job)
+	return keep()
 }
 
 // save keeps a job as it is now. The error is sdk.CodeConflict when another program changed it.
@@ -185,7 +234,7 @@ func (b Bulk) results(ctx context.Context, job *Job, n int) (results []Result, e
 func (b Bulk) Confirm(ctx context.Context, job *Job, runs int) error {
 	switch {
 	case job.State != Proposed && job.State != Stopped:
-		return sdk.Errorf(sdk.CodeConflict, "bulk job %s is %s", job.ID, job.State)
+		return job.conflict("")
 	case runs != job.Runs:
 		return sdk.Errorf(sdk.CodeConflict, "bulk job %s has %d runs, not %d; look at it again, and confirm it with its number", job.ID, job.Runs, runs)
 	}
@@ -197,7 +246,7 @@ func (b Bulk) Confirm(ctx context.Context, job *Job, runs int) error {
 func (b Bulk) Stop(ctx context.Context, job *Job) error {
 	for {
 		if job.State != Running && job.State != Proposed {
-			return sdk.Errorf(sdk.CodeConflict, "bulk job %s is %s", job.ID, job.State)
+			return job.conflict("")
 		}
 		job.State, job.Holder, job.Until = Stopped, "", 0
 		err := b.save(ctx, job)
@@ -216,7 +265,7 @@ func (b Bulk) Stop(ctx context.Context, job *Job) error {
 // then, and after its program was killed, another call goes on. Each run is asked once.
 func (b Bulk) CarryOut(ctx context.Context, job *Job, tell func(*Job)) error {
 	if job.State != Running {
-		return sdk.Errorf(sdk.CodeConflict, "bulk job %s is %s; confirm it first", job.ID, job.State)
+		return job.conflict("; confirm it first")
 	}
 	if now := b.Now(); job.Held(now) {
 		return sdk.Errorf(sdk.CodeConflict, "another program carries out bulk job %s; if it does not any more, try again in %d s", job.ID, (job.Until-now+999)/1000)

@@ -146,6 +146,8 @@ type State string
 
 // The states. A job that is running goes on whenever a program carries it out.
 const (
+	Finding  State = "finding"  // its runs are being found
+	Unfound  State = "unfound"  // they could not be found, and Problem says why
 	Proposed State = "proposed" // nobody has confirmed it
 	Running  State = "running"
 	Stopped  State = "stopped" // somebody wanted it to do nothing more
@@ -157,6 +159,8 @@ type Job struct {
 	ID string `json:"id"`
 	Request
 	State State `json:"state"`
+	// Problem is why its runs could not be found.
+	Problem string `json:"problem,omitempty"`
 	// Created, Began and Ended are Unix milliseconds.
 	Created int64 `json:"created"`
 	Began   int64 `json:"began,omitempty"`
@@ -168,15 +172,28 @@ type Job struct {
 	Next    int      `json:"next"`
 	// Counts are how many runs came to what.
 	Counts map[Outcome]int `json:"counts,omitempty"`
-	// Holder is the program that carries the job out, and Until when it is taken to be gone, in Unix milliseconds.
+	// Holder is the program that finds the job's runs, or carries it out, and Until when it is taken to be gone, in Unix milliseconds.
 	Holder string `json:"holder,omitempty"`
 	Until  int64  `json:"until,omitempty"`
 
 	revision uint64
 }
 
-// Held reports whether a program carries the job out, at a time in Unix milliseconds.
+// Held reports whether a program finds the job's runs, or carries it out, at a time in Unix milliseconds.
 func (j *Job) Held(now int64) bool { return j.Holder != "" && j.Until > now }
+
+// conflict says that the job is not so far that it can be asked for something.
+func (j *Job) conflict(then string) error {
+	is := "is " + string(j.State)
+	switch j.State {
+	case Finding:
+		is, then = "is still looking for its runs", ""
+	case Unfound:
+		is, then = "has not found its runs ("+j.Problem+")", "; propose it again"
+	case Proposed, Running, Stopped, Finished:
+	}
+	return sdk.Errorf(sdk.CodeConflict, "bulk job %s %s%s", j.ID, is, then)
+}
 
 // title is what the runs' journals say of the job.
 func (j *Job) title() string {

@@ -18,8 +18,8 @@ import (
 
 // Jobs do one thing with many runs. Methods are safe for concurrent use.
 type Jobs interface {
-	// Propose finds the runs of a job, List are all jobs, the newest first, Get is one of them, and Results is what became of its runs, in
-	// pieces.
+	// Propose makes a job and finds its runs; where that takes long, it returns before it is done. List are all jobs, the newest first, Get is one
+	// of them, and Results is what became of its runs, in pieces.
 	Propose(ctx context.Context, r bulk.Request) (*bulk.Job, error)
 	List(ctx context.Context) ([]*bulk.Job, error)
 	Get(ctx context.Context, id string) (*bulk.Job, error)
@@ -141,7 +141,7 @@ type jobPage struct {
 	Did  int
 	Came []index.Count
 	More int
-	// Live is the address of what changes, while something does. Orphan says that nobody carries it out, although it is to go on.
+	// Live is the address of what changes, while something does. Orphan says that nobody carries it out, or finds its runs, although it is to go on.
 	Live   string
 	Orphan bool
 	// Notable are runs that it was not done to, and why; Others says that there are further ones.
@@ -165,7 +165,7 @@ func (c *console) jobPage(ctx context.Context, id string) (*jobPage, error) {
 		p.Came = append(p.Came, index.Count{Value: string(outcome), N: job.Counts[outcome]})
 		p.Did += job.Counts[outcome]
 	}
-	if job.State == bulk.Running {
+	if job.State == bulk.Running || job.State == bulk.Finding {
 		p.Orphan = !c.Jobs.Held(job)
 		p.Live = "/live/bulk/" + url.PathEscape(job.ID) + "?said=" + url.QueryEscape(p.said())
 		return p, nil
@@ -193,7 +193,11 @@ func (c *console) jobPage(ctx context.Context, id string) (*jobPage, error) {
 
 // said is what the page says of how far the job is.
 func (p *jobPage) said() string {
-	return string(p.State) + " " + strconv.Itoa(p.Did) + " " + strconv.FormatBool(p.Orphan)
+	did := p.Did
+	if p.State == bulk.Finding {
+		did = p.Runs
+	}
+	return string(p.State) + " " + strconv.Itoa(did) + " " + strconv.FormatBool(p.Orphan)
 }
 
 func (c *console) job(r *request) (*view, error) {
@@ -243,6 +247,9 @@ func (c *console) liveJob(w http.ResponseWriter, r *http.Request) {
 	if p.said() == r.URL.Query().Get("said") {
 		w.WriteHeader(http.StatusNoContent)
 		return
+	}
+	if strings.HasPrefix(r.URL.Query().Get("said"), string(bulk.Finding)+" ") && p.State != bulk.Finding {
+		w.Header().Set("HX-Refresh", "true") // other parts of the page name the runs that were found
 	}
 	c.sendPart(w, "job", p)
 }

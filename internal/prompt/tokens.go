@@ -9,6 +9,7 @@ import (
 
 	"github.com/tiktoken-go/tokenizer/codec"
 
+	"agentd/internal/memo"
 	"agentd/sdk"
 )
 
@@ -48,8 +49,9 @@ func asciiIn[T string | []byte](text T) int {
 type Counter struct {
 	exact, estimated bool
 	// bytes counts a token for each byte.
-	bytes   bool
-	counted *counted
+	bytes bool
+	// counted are the tokens of texts, which are counted exactly.
+	counted *memo.Memo[string, int]
 	// calibration is how many tokens the provider counts for a thousand of these; 0 is a thousand.
 	calibration int
 }
@@ -66,7 +68,7 @@ func CounterOf(model sdk.ModelSpec) Counter {
 		}
 	}
 	if c.exact {
-		c.counted = &counted{tokens: map[string]int{}}
+		c.counted = memo.New[string, int](mostCounted)
 	}
 	return c
 }
@@ -92,7 +94,7 @@ func countOf[T string | []byte](c Counter, text T, fifths int) int {
 		n = len(text)
 	}
 	if c.exact {
-		n = c.counted.of(string(text))
+		n = c.exactly(string(text))
 	}
 	if c.estimated {
 		n = max(n, estimate(text, fifths))
@@ -166,32 +168,17 @@ var o200k = regexp.MustCompile(`^(?:.*/)?(?:chatgpt-4o|gpt-4o|gpt-4\.[1-9]|gpt-[
 // vocabulary is decoded when it is first needed.
 var vocabulary = sync.OnceValue(codec.NewO200kBase)
 
-// counted remembers how many tokens texts have: a prompt is mostly what the one before was, and to count it takes a hundred times
-// as long as to look it up.
-type counted struct {
-	mu     sync.Mutex
-	tokens map[string]int
-	size   int
-}
-
-// mostCounted bounds the texts that are remembered, in bytes.
+// mostCounted bounds the texts of which it is remembered how many tokens they have, in bytes.
 const mostCounted = 8 << 20
 
-func (c *counted) of(text string) int {
-	c.mu.Lock()
-	n, known := c.tokens[text]
-	c.mu.Unlock()
-	if known {
-		return n
+// exactly counts a text with the vocabulary. A prompt is mostly what the one before was, and to count it takes a hundred times as long as to look
+// it up.
+func (c Counter) exactly(text string) int {
+	n, known := c.counted.Get(text)
+	if !known {
+		n = countO200k(text)
+		c.counted.Keep(text, n, len(text))
 	}
-	n = countO200k(text)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.size += len(text); c.size > mostCounted {
-		clear(c.tokens)
-		c.size = len(text)
-	}
-	c.tokens[text] = n
 	return n
 }
 

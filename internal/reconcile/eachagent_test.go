@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -95,6 +96,25 @@ func TestAfterRestarts_AnAgentThatCannotBeRefilledKeepsNoOther(t *testing.T) {
 	told = r.refills(r.options(), "it is not known whether the server has forgotten anything")
 	if !strings.Contains(told, "agent=desk") || !strings.Contains(told, "before its toolset away is put right") {
 		t.Errorf("of the agent that cannot be refilled it is told: %s", told)
+	}
+}
+
+// Each attempt for an agent whose tools stay away reads the heads of all runs, so it is made less and less often.
+func TestAfterRestarts_AnAgentThatCannotBeRefilledIsTriedLessAndLess(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.forgottenCalls("desk")
+	r.agents[0].Toolsets = []sdk.Toolset{away{}}
+	r.check("note another server", r.conn.NoteRefilled(r.context(), "desk", "another"))
+	o := r.options()
+	o.Agents = o.Agents[:1]
+	store := listings{o.Store, new(atomic.Int64)}
+	o.Store = store
+	if told := r.refills(o, "in=10s"); !strings.Contains(told, "agent=desk") {
+		t.Errorf("it is told: %s", told)
+	}
+	if n := store.begun.Load(); n != 2 {
+		t.Errorf("all runs were listed %d times before that, want twice", n)
 	}
 }
 

@@ -31,7 +31,7 @@ func Clear(ctx context.Context, o Options) (Report, error) {
 	if p.Calls == 0 {
 		return p.report, nil
 	}
-	for _, step := range []func(context.Context) error{p.survey, p.over, p.fired} {
+	for _, step := range []func(context.Context) error{p.right, p.survey, p.over, p.fired} {
 		err := step(ctx)
 		if errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) {
 			return p.report, p.deal(ctx, Finding{Kind: CallsKept, Problem: err.Error() + unpermitted}, nil)

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,14 +51,14 @@ func refillAgents(ctx context.Context, o Options, since map[string]time.Time) re
 	return refill(ctx, o, since, (*pass).refillRuns, (*pass).refillRefusals)
 }
 
-// refill surveys the streams and takes steps, for what happened since a time of each agent.
+// refill compares the store, surveys the streams and takes steps, for what happened since a time of each agent.
 func refill(ctx context.Context, o Options, since map[string]time.Time, steps ...func(*pass, context.Context) error) refilled {
 	p := newPass(o)
 	p.refillFrom, p.failed = map[string]int64{}, map[string]error{}
 	for token, from := range since {
 		p.refillFrom[token] = from.UnixMilli()
 	}
-	for _, step := range append([]func(*pass, context.Context) error{(*pass).survey}, steps...) {
+	for _, step := range append([]func(*pass, context.Context) error{(*pass).right, (*pass).survey}, steps...) {
 		if err := step(p, ctx); err != nil {
 			return refilled{p.report, p.failed, fmt.Errorf("refill: %w", err)}
 		}
@@ -71,7 +72,7 @@ func (p *pass) fails(ctx context.Context, agent string, err error) error {
 		return ctx.Err()
 	}
 	if err != nil && p.failed[agent] == nil {
-		p.failed[agent] = fmt.Errorf("refill %s: %w", agent, err)
+		p.failed[agent] = fmt.Errorf("refill %s: %w", cmp.Or(agent, unservedAgents), err)
 	}
 	return nil
 }
@@ -208,13 +209,26 @@ func (p *pass) refillRefusal(ctx context.Context, agent string, d broker.Deliver
 		return p.fails(ctx, agent, p.unreadable(ctx, agent, m.Run, err))
 	}
 	f := Finding{Kind: TerminalLost, Agent: agent, Run: m.Run, What: fmt.Sprintf("%s %d", d.Stream(), d.Sequence()), Action: "refused again"}
-	return p.deal(ctx, f, func(ctx context.Context) error {
+	return p.refuseAgain(ctx, agent, f, func(ctx context.Context) error {
 		m.Progress = func() {}
 		if v := p.Runner.Process(ctx, &m); v.Settlement == runner.Retry || v.Settlement == runner.Leave {
 			return errors.New("it could not be handled")
 		}
 		return nil
 	})
+}
+
+// refuseAgain deals with a refusal that is not there. Where it cannot be made, its agent cannot be refilled: no other pass looks for it.
+func (p *pass) refuseAgain(ctx context.Context, agent string, f Finding, refuse func(context.Context) error) error {
+	var problem error
+	err := p.deal(ctx, f, func(ctx context.Context) error {
+		problem = refuse(ctx)
+		return problem
+	})
+	if err != nil || problem == nil {
+		return err
+	}
+	return p.fails(ctx, agent, fmt.Errorf("refuse %s: %w", f.What, problem))
 }
 
 // begun reports whether an init event began what a run's journal tells of, which has its terminal event. So may have one that cannot be read.

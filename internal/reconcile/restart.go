@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/retry"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -20,6 +21,8 @@ const (
 	// what they miss is published: who has stood still meanwhile must not go on, because more may have been removed since.
 	leaseOfRefill = "refill_"
 	refillLease   = 30 * time.Second
+	// unservedAgents is what stands for an agent's name for those of broker.Unserved.
+	unservedAgents = "(those that nobody serves)"
 	// seenEvery is how often it is noted that a server is there.
 	seenEvery = time.Hour
 )
@@ -37,7 +40,7 @@ func AfterRestarts(ctx context.Context, o Options) {
 		default: // it is looked anyway
 		}
 	})()
-	refills := refills{Options: o, mine: map[string]*refilling{}}
+	refills := refills{Options: o, mine: map[string]*refilling{}, failing: map[string]*failing{}}
 	defer refills.giveUp()
 	for {
 		wait := seenEvery
@@ -59,6 +62,14 @@ type refills struct {
 	// server is the process that was looked at last; mine is what this process refills since, by the token of the agent.
 	server string
 	mine   map[string]*refilling
+	// failing are those that could not be refilled here, by the token of the agent.
+	failing map[string]*failing
+}
+
+// failing is tried again at a time, each time later: it may be for hours, as while its tools are away, and each pass reads the heads of all runs.
+type failing struct {
+	pauses *retry.Sequence
+	until  time.Time
 }
 
 // refilling is under way, by who holds its lease. first is when the first pass ended; zero is that it has not.
@@ -72,6 +83,18 @@ func (r *refills) giveUp() {
 	for token := range r.mine {
 		r.drop(token)
 	}
+}
+
+// later has an attempt wait for the next one, and returns for how long.
+func (r *refills) later(token string) time.Duration {
+	f := r.failing[token]
+	if f == nil {
+		f = &failing{pauses: tryingAgain(sdk.DefaultLostAfter).Start()}
+		r.failing[token] = f
+	}
+	wait := f.pauses.Next()
+	f.until = time.Now().Add(wait)
+	return wait
 }
 
 // leave lets another process try, which may be able to do what this one was not.
@@ -103,6 +126,7 @@ func (r *refills) look(ctx context.Context) (left bool) {
 	}
 	if server != r.server {
 		r.giveUp()
+		clear(r.failing)
 		r.server = server
 	}
 	var agents, unserved []refillable
@@ -138,7 +162,7 @@ func (r *refills) all() []refillable {
 		all = append(all, refillable{token: wire.NameToken(a.Name), name: a.Name, agent: a})
 	}
 	if r.Refuse != nil {
-		all = append(all, refillable{token: broker.Unserved, name: "(those that nobody serves)"})
+		all = append(all, refillable{token: broker.Unserved, name: unservedAgents})
 	}
 	return all
 }
@@ -149,6 +173,7 @@ func (r *refills) due(ctx context.Context, f *refillable) (due, done bool, err e
 		return false, false, err
 	}
 	if f.seen.Server == r.server {
+		delete(r.failing, f.token)
 		if r.mine[f.token] != nil { // nobody has said that the note was written
 			r.drop(f.token)
 		}
@@ -156,6 +181,9 @@ func (r *refills) due(ctx context.Context, f *refillable) (due, done bool, err e
 			err = r.Conn.NoteRefilled(ctx, f.token, r.server)
 		}
 		return false, err == nil, err
+	}
+	if failed := r.failing[f.token]; failed != nil && time.Now().Before(failed.until) {
+		return false, false, nil
 	}
 	mine, err := r.take(ctx, f.token)
 	if err != nil || mine == nil {
@@ -188,8 +216,9 @@ func (r *refills) refill(ctx context.Context, due []refillable, pass func(contex
 		switch {
 		case problem == nil:
 			done = append(done, f.name)
+			delete(r.failing, f.token)
 		case ctx.Err() == nil:
-			r.Logger.Warn("it is not known whether the server has forgotten anything; trying again", "agent", f.name, "in", lossAgain, "error", problem)
+			r.Logger.Warn("it is not known whether the server has forgotten anything; trying again", "agent", f.name, "in", r.later(f.token), "error", problem)
 		}
 	}
 	if len(done) > 0 && due[0].seen.Server != "" { // else nobody knows of another process

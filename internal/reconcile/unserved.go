@@ -67,5 +67,5 @@ func (p *pass) refuse(ctx context.Context, d broker.Delivery, m runner.Message) 
 		return nil
 	}
 	f := Finding{Kind: TerminalLost, Agent: m.Address.Agent, Run: m.Run, What: fmt.Sprintf("%s %d", d.Stream(), d.Sequence()), Action: "refused again"}
-	return p.deal(ctx, f, func(ctx context.Context) error { return p.Refuse(ctx, m.Address, m.Event) })
+	return p.refuseAgain(ctx, broker.Unserved, f, func(ctx context.Context) error { return p.Refuse(ctx, m.Address, m.Event) })
 }

@@ -124,24 +124,24 @@ func TestCache_RunsThatWaitForPeopleMakeNoOthersLeave(t *testing.T) {
 // What was written last of a run that waits is remembered, however many others end meanwhile.
 func TestRecent_ForgetsRunsThatEnd(t *testing.T) {
 	t.Parallel()
-	r := recent{ends: map[wire.RunKey]end{}}
+	r := newRecent()
 	write := func(name string, status core.Status) wire.RunKey {
 		run := wire.NewRunKey(name)
 		r.wrote(run, &core.Entry{Change: core.Change{Head: core.Head{Status: status}}}, point{})
 		return run
 	}
 	waits := write("waits", core.StatusWaiting)
-	for n := range 2 * mostEnds {
+	for n := range 2 * mostRecent {
 		name := fmt.Sprint(n)
 		write(name, core.StatusWaiting)
 		if run := write(name, core.StatusDone); n == 0 {
-			if _, known := r.end(run); known {
+			if _, known := r.ends.Get(run); known {
 				t.Error("what was written last of a run that has ended is remembered")
 			}
 		}
 	}
-	if _, known := r.end(waits); !known {
-		t.Errorf("of a run that waits it is forgotten after %d others have ended", 2*mostEnds)
+	if _, known := r.ends.Get(waits); !known {
+		t.Errorf("of a run that waits it is forgotten after %d others have ended", 2*mostRecent)
 	}
 }
 

@@ -5,22 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"sync"
 
 	"agentd/internal/core"
+	"agentd/internal/memo"
 )
 
 // EntryCache keeps decoded journal entries by their bytes. Duplicates, takeovers and answers read the same entries again
 // and again, and to decode and to hash them costs more than all else that they do. Its entries are shared: they must not
 // be modified. Safe for concurrent use.
 type EntryCache struct {
-	mu    sync.Mutex
-	limit int
-	// size is the sum of the encoded sizes, in bytes.
-	size int
 	seed maphash.Seed
-	// entries are found by a hash that is cheap and proves nothing: their bytes are compared as well.
-	entries map[uint64]decodedEntry
+	// entries are found by a hash that is cheap and proves nothing: their bytes are compared as well. Their sizes are the encoded ones, in bytes.
+	entries *memo.Memo[uint64, decodedEntry]
 }
 
 // decodedEntry is what the cache knows of data.
@@ -35,17 +31,14 @@ const defaultEntryBytes = 4 << 20
 
 // NewEntryCache returns a cache of entries that have up to limit bytes together in the journal.
 func NewEntryCache(limit int) *EntryCache {
-	return &EntryCache{limit: limit, seed: maphash.MakeSeed(), entries: map[uint64]decodedEntry{}}
+	return &EntryCache{seed: maphash.MakeSeed(), entries: memo.New[uint64, decodedEntry](limit)}
 }
 
 // Decode is core.DecodeEntry, and returns the digest of data too. Sections that are stored as blobs are missing. The cache
 // keeps data: it must not be modified. The error is ErrCorrupt or core.ErrLaterLayout.
 func (c *EntryCache) Decode(data []byte) (e *core.Entry, digest string, err error) {
 	hash := maphash.Bytes(c.seed, data)
-	c.mu.Lock()
-	known, ok := c.entries[hash]
-	c.mu.Unlock()
-	if ok && bytes.Equal(known.data, data) {
+	if known, ok := c.entries.Get(hash); ok && bytes.Equal(known.data, data) {
 		return known.entry, known.digest, nil
 	}
 	digest = core.Digest(data)
@@ -56,12 +49,6 @@ func (c *EntryCache) Decode(data []byte) (e *core.Entry, digest string, err erro
 		}
 		return nil, digest, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.size += len(data); c.size > c.limit { // what is needed again comes back
-		clear(c.entries)
-		c.size = len(data)
-	}
-	c.entries[hash] = decodedEntry{data: data, digest: digest, entry: e}
+	c.entries.Keep(hash, decodedEntry{data: data, digest: digest, entry: e}, len(data))
 	return e, digest, nil
 }

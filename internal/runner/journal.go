@@ -53,7 +53,7 @@ func (a *activation) appendEntry(ctx context.Context, at point, change core.Chan
 		a.stats.Conflicts.Add(1)
 	}
 	if err != nil {
-		a.recent.forget(a.key)
+		a.recent.ends.Forget(a.key)
 		return entry, point{}, fmt.Errorf("append entry %d of run %s: %w", entry.Rev, a.key, err)
 	}
 	a.wrote, a.blind = true, false

@@ -3,20 +3,23 @@ package runner
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"agentd/internal/core"
+	"agentd/internal/memo"
 	"agentd/sdk/wire"
 )
 
 // recent remembers what this worker has written lately, so that it does not ask the store for it. Safe for concurrent use.
 type recent struct {
-	mu sync.Mutex
 	// ends are the ends of journals, as this worker wrote them: others may have written since.
-	ends map[wire.RunKey]end
+	ends *memo.Memo[wire.RunKey, end]
 	// specs are when specs were stored, in Unix milliseconds, by digest.
-	specs map[string]int64
+	specs *memo.Memo[string, int64]
+}
+
+func newRecent() recent {
+	return recent{memo.New[wire.RunKey, end](mostRecent), memo.New[string, int64](mostRecent)}
 }
 
 // end is the last entry of a journal. Its head is shared, and must not be modified.
@@ -28,37 +31,19 @@ type end struct {
 }
 
 const (
-	// mostEnds is how many ends are remembered before all are forgotten.
-	mostEnds = 1024
+	// mostRecent is how many ends are remembered, and how many specs, before all are forgotten.
+	mostRecent = 1024
 	// specFor is for how long a spec that was stored is taken to be stored still. A store may lose what it took.
 	specFor = time.Minute
 )
 
-func (r *recent) end(run wire.RunKey) (end, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e, ok := r.ends[run]
-	return e, ok
-}
-
 // wrote remembers an entry, unless nothing goes on from it.
 func (r *recent) wrote(run wire.RunKey, e *core.Entry, at point) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if e.Head.Status == core.StatusDone {
-		delete(r.ends, run)
+		r.ends.Forget(run)
 		return
 	}
-	if len(r.ends) >= mostEnds {
-		clear(r.ends)
-	}
-	r.ends[run] = end{e.Head, at, e.At}
-}
-
-func (r *recent) forget(run wire.RunKey) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.ends, run)
+	r.ends.Keep(run, end{e.Head, at, e.At}, 1)
 }
 
 // foresee is absorb without a look at the store, for an answer to a run that this worker wrote to last, and for an init event that nobody
@@ -91,24 +76,19 @@ func (a *activation) recall() (end, bool) {
 	if a.msg.starts() {
 		return end{}, !a.msg.Backlog && a.known == 0
 	}
-	last, known := a.recent.end(a.key)
+	last, known := a.recent.ends.Get(a.key)
 	return last, known && a.msg.Address.Kind == wire.KindIn && last.head.Status == core.StatusWaiting
 }
 
 // putSpec stores the agent's spec, unless that was done a moment ago.
 func (a *activation) putSpec(ctx context.Context) error {
 	digest, now := a.agent.Core.Digest, a.Env.Now()
-	a.recent.mu.Lock()
-	stored, known := a.recent.specs[digest]
-	a.recent.mu.Unlock()
-	if known && now-stored < specFor.Milliseconds() {
+	if stored, known := a.recent.specs.Get(digest); known && now-stored < specFor.Milliseconds() {
 		return nil
 	}
 	if err := a.Store.PutSpec(ctx, digest, a.agent.SpecJSON); err != nil {
 		return fmt.Errorf("store spec of agent %s: %w", a.agent.Core.Name, err)
 	}
-	a.recent.mu.Lock()
-	defer a.recent.mu.Unlock()
-	a.recent.specs[digest] = now
+	a.recent.specs.Keep(digest, now, 1)
 	return nil
 }

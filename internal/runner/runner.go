@@ -175,7 +175,7 @@ func New(o Options) *Runner {
 	}
 	return &Runner{
 		Options: o, cache: newCache(o.Cache), working: working{runs: map[wire.RunKey]*work{}},
-		recent: recent{ends: map[wire.RunKey]end{}, specs: map[string]int64{}},
+		recent: newRecent(),
 	}
 }
 

@@ -78,11 +78,35 @@ func (h *home) check(ctx context.Context, store state.Store, kind string) error 
 	return other("the journals in this JetStream are not those of the runs (since %s): their stream was emptied or made anew; set it back to a copy", since)
 }
 
-// marked is a home whose mark a store has got.
+// lacking returns nil for a store that may be the one that runs are kept in where nobody has said which one is, or why it is not: it has no run,
+// and some had ended. What stays of a run that has ended outlives its terminal event.
+func lacking(ctx context.Context, conn *broker.Conn, store state.Store, kind string) error {
+	ended, err := conn.ZoneState(ctx, broker.ZoneDone)
+	if err != nil {
+		return fmt.Errorf("look whether runs have ended: %w", err)
+	}
+	if ended.Messages == 0 {
+		return nil
+	}
+	runs, _, err := store.Runs(ctx, "", 1)
+	if err != nil || len(runs) > 0 {
+		return err
+	}
+	if kind == kindRedis {
+		return other("runs have ended here, and this Redis has none: look at REDIS_URL and its database")
+	}
+	return other("runs have ended here, and this JetStream has none: set REDIS_URL, or set the stream of journals back to a copy")
+}
+
+// marked is a home whose mark a store has got, and its replicas where they are waited for: what is written afterwards confirms what came before.
+// A replica that took over without the mark would be another store, whatever runs it has.
 func marked(ctx context.Context, conn *broker.Conn, store state.Store, kind string) (note []byte, err error) {
 	h := home{Kind: kind, ID: rand.Text(), Since: conn.Now()}
 	if err := store.Mark(ctx, h.markName(), h.ID); err != nil {
 		return nil, err
+	}
+	if err := store.Writable(ctx); err != nil {
+		return nil, fmt.Errorf("see whether the store has its mark for good: %w", err)
 	}
 	return json.Marshal(h)
 }
@@ -93,6 +117,9 @@ func settleIn(ctx context.Context, conn *broker.Conn, store state.Store, kind st
 	h, err := homeOf(ctx, conn)
 	if err != nil || h != nil {
 		return errors.Join(err, h.check(ctx, store, kind))
+	}
+	if err := lacking(ctx, conn, store, kind); err != nil {
+		return err
 	}
 	note, err := marked(ctx, conn, store, kind)
 	if err != nil {
@@ -142,7 +169,7 @@ func compared(ctx context.Context, conn *broker.Conn, store OpenedStore) error {
 	return errors.Join(err, h.check(ctx, store, store.Kind()))
 }
 
-// comparing returns nil when the worker's store is the one that runs are kept in, or when that is not known.
+// comparing returns nil when the worker's store is the one that runs are kept in, or may be when that is not known.
 func (w *Worker) comparing(ctx context.Context) error {
 	store, ok := w.store.(state.Store)
 	if !ok {
@@ -151,6 +178,9 @@ func (w *Worker) comparing(ctx context.Context) error {
 	h, err := homeOf(ctx, w.Conn)
 	if err != nil {
 		return err
+	}
+	if h == nil {
+		return lacking(ctx, w.Conn, store, kindOf(store))
 	}
 	return h.check(ctx, store, kindOf(store))
 }

@@ -1,15 +1,18 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"agentd/internal/broker"
 	"agentd/internal/finding"
 	"agentd/internal/runner"
 	"agentd/internal/state/redistest"
+	"agentd/internal/state/storetest"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -180,4 +183,73 @@ func TestOpenOwnStore_KeepsWhatThereIs(t *testing.T) {
 	refused(t, w.writeProblem(ctx), emptied)
 	_, err = OpenOwnStore(ctx, conn, StoreOptions{})
 	refused(t, err, emptied)
+}
+
+// A replica that took over without the mark would be another store: which store it is is said when replicas have the mark, where they are waited for.
+func TestOpenOwnStore_WaitsUntilReplicasHaveTheMark(t *testing.T) {
+	t.Parallel()
+	conns, _ := someWorkers(t, 1)
+	conn, ctx := conns[0], t.Context()
+	master := redistest.StartServer(t, "--repl-diskless-sync-delay", "0")
+	o := StoreOptions{RedisURL: master.URL(), RedisReplicas: 1, RedisReplicaTimeout: time.Millisecond}
+	store, err := OpenOwnStore(ctx, conn, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	if h, err := homeOf(ctx, conn); h != nil || err != nil {
+		t.Errorf("it is noted %+v, %v", h, err)
+	}
+	w := &Worker{Options: Options{Conn: conn}, store: store}
+	if err := w.settling(ctx); !errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
+		t.Errorf("a pass without the replica: %v", err)
+	}
+	redistest.StartReplica(t, master)
+	storetest.Await(t, "it is noted which store it is", func(ctx context.Context) bool { return w.settling(ctx) == nil })
+	if h, err := homeOf(ctx, conn); h == nil || h.Kind != "redis" || err != nil {
+		t.Errorf("it is noted %+v, %v", h, err)
+	}
+}
+
+// Where nobody has said which store it is, as before this was noted, one without any run is not it when runs have ended: the first worker that is
+// started with another configuration does not decide.
+func TestOpenOwnStore_RefusesAnEmptyStoreWhereRunsHaveEnded(t *testing.T) {
+	t.Parallel()
+	conns, _ := someWorkers(t, 1)
+	conn, ctx := conns[0], t.Context()
+	one, other := databases(t)
+	run := wire.NewRunKey("trip")
+	if _, err := conn.JetStream().Publish(ctx, conn.Subjects().Done("desk", run, "init"), []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	has, err := OpenAnyStore(ctx, conn, one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = has.Close() }()
+	if _, err := has.Append(ctx, run, runner.Version{}, runner.Record{Version: runner.Version{Rev: 1, Etag: "first"}, Data: []byte("{}")}); err != nil {
+		t.Fatal(err)
+	}
+	for o, want := range map[*StoreOptions]string{
+		&other: "runs have ended here, and this Redis has none", {}: "runs have ended here, and this JetStream has none: set REDIS_URL",
+	} {
+		store, err := OpenOwnStore(ctx, conn, *o)
+		refused(t, opened(t, store, err), want)
+		if store, err = OpenAnyStore(ctx, conn, *o); err != nil {
+			t.Fatal(err)
+		}
+		w := &Worker{Options: Options{Conn: conn}, store: store}
+		refused(t, w.comparing(ctx), want)
+		refused(t, w.settling(ctx), want)
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if h, err := homeOf(ctx, conn); h != nil || err != nil {
+		t.Errorf("it is noted %+v, %v", h, err)
+	}
+	store, err := OpenOwnStore(ctx, conn, one)
+	if err := opened(t, store, err); err != nil {
+		t.Errorf("the store that has a run: %v", err)
+	}
 }

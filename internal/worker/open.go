@@ -36,6 +36,9 @@ type StoreOptions struct {
 	PlainEntries bool
 	// Logger may be nil.
 	Logger *slog.Logger
+
+	// allowLossy is that of redisstore.Options.
+	allowLossy bool
 }
 
 // OpenedStore is a store of runs with what was found out about it.
@@ -103,14 +106,14 @@ func OpenOwnStore(ctx context.Context, conn *broker.Conn, o StoreOptions) (Opene
 
 // OpenAnyStore is OpenStore of a store that runs may not be kept in.
 func OpenAnyStore(ctx context.Context, conn *broker.Conn, o StoreOptions) (OpenedStore, error) {
-	return openStore(ctx, conn, o, false)
+	return openStore(ctx, conn, o)
 }
 
 // openIf opens a store, and closes it if it is not right.
 func openIf(
 	ctx context.Context, conn *broker.Conn, o StoreOptions, right func(context.Context, *broker.Conn, OpenedStore) error,
 ) (OpenedStore, error) {
-	store, err := openStore(ctx, conn, o, false)
+	store, err := openStore(ctx, conn, o)
 	if err != nil {
 		return store, err
 	}
@@ -120,13 +123,13 @@ func openIf(
 	return store, nil
 }
 
-func openStore(ctx context.Context, conn *broker.Conn, o StoreOptions, allowLossy bool) (OpenedStore, error) {
+func openStore(ctx context.Context, conn *broker.Conn, o StoreOptions) (OpenedStore, error) {
 	if o.RedisURL == "" {
 		store, err := JournalStore(ctx, conn)
 		return o.opened(store, kindJetStream, nil, nil), err
 	}
 	store, findings, err := redisstore.Open(ctx, o.RedisURL, redisstore.Options{
-		Root: conn.Subjects().Root(), AllowLossy: allowLossy, TLS: o.RedisTLS, Command: o.RedisCommand,
+		Root: conn.Subjects().Root(), AllowLossy: o.allowLossy, TLS: o.RedisTLS, Command: o.RedisCommand,
 		Replicas: o.RedisReplicas, ReplicaTimeout: o.RedisReplicaTimeout,
 	})
 	if err != nil {
@@ -154,7 +157,8 @@ const sampled = 100
 
 // CheckStore reports what is wrong with the store, without refusing one that may lose runs.
 func CheckStore(ctx context.Context, conn *broker.Conn, o StoreOptions) []finding.Finding {
-	store, err := openStore(ctx, conn, o, true)
+	o.allowLossy = true
+	store, err := openStore(ctx, conn, o)
 	if err == nil {
 		if another := compared(ctx, conn, store); errors.Is(another, ErrOtherStore) {
 			store.Warnings = append(store.Warnings, finding.Error("store_other", sdk.AsError(another).Message, ErrOtherStore.Error()))

@@ -49,7 +49,7 @@ func (w *Worker) reconciling() (reconcile.Options, error) {
 		OlderThan: w.Reconcile.OlderThan, FullInterval: w.Reconcile.FullInterval, History: w.Reconcile.History, Calls: w.Reconcile.Calls,
 		Hot: w.Reconcile.Hot,
 	}
-	for _, a := range w.Agents {
+	for _, a := range w.agents() {
 		o.Agents = append(o.Agents, a.Spec)
 	}
 	return o, nil

@@ -194,10 +194,17 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 	return nil
 }
 
+// agents are the agents as they are now.
+func (w *Worker) agents() []sdk.Agent {
+	w.setting.Lock()
+	defer w.setting.Unlock()
+	return w.Agents
+}
+
 // served are the tokens of the agents that the worker starts with.
 func (w *Worker) served() map[string]bool {
 	agents := map[string]bool{}
-	for _, a := range w.Agents {
+	for _, a := range w.agents() {
 		agents[wire.NameToken(a.Spec.Name)] = true
 	}
 	return agents

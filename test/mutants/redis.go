@@ -10,5 +10,5 @@ var ofReplicas = []mutant{
 	{"a replica that stands still takes writes", around(hot+"Store.replicasConfirm", "return nil"), ofRedis("TestWritable_AsksReplicas")},
 	{"a worker does not wait for replicas", around("sdk/worker.File.Options", "o, err := original()\no.RedisReplicas = 0\nreturn o, err"), test{"cmd/agentd", "TestServe_WaitsForReplicasOfRedis"}},
 	{"a command does not wait for replicas", around("internal/setup.StoreOptions", "o, err := original(cfg)\no.RedisReplicas = 0\nreturn o, err"), test{"cmd/agentd", "TestServe_WaitsForReplicasOfRedis"}},
-	{"the store is not told of replicas", around("internal/worker.openStore", "o.RedisReplicas = 0\nreturn original(ctx, conn, o, allowLossy)"), test{"cmd/agentd", "TestServe_WaitsForReplicasOfRedis"}},
+	{"the store is not told of replicas", around("internal/worker.openStore", "o.RedisReplicas = 0\nreturn original(ctx, conn, o)"), test{"cmd/agentd", "TestServe_WaitsForReplicasOfRedis"}},
 }

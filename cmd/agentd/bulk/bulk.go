@@ -166,6 +166,9 @@ func printJob(a *cli.App, job *bulk.Job) error {
 		if more := job.Runs - len(job.Samples); more > 0 {
 			fmt.Fprintf(w, "        and %d more\n", more)
 		}
+		if job.Problem != "" {
+			fmt.Fprintf(w, "why     %s\n", show.Line(job.Problem, show.LineMax))
+		}
 		if len(job.Counts) > 0 {
 			fmt.Fprintf(w, "so far  %s\n", counts(job))
 		}

@@ -74,7 +74,7 @@ func (x *Index) follow(ctx context.Context, s Source) error {
 
 // tail takes up what comes after a place in the stream, until ctx ends or it cannot.
 func (x *Index) tail(ctx context.Context, s Source, state broker.IndexState, p place) error {
-	x.reads(index.Freshness{AsOf: p.at, Behind: state.Last - p.sequence, Sequence: p.sequence}, true)
+	x.reads(index.Freshness{AsOf: p.at, Behind: state.Last - p.sequence, Sequence: p.sequence})
 	ctx, cancel := context.WithCancelCause(ctx)
 	arriving := make(chan arrival, batch)
 	var running sync.WaitGroup
@@ -87,7 +87,7 @@ func (x *Index) tail(ctx context.Context, s Source, state broker.IndexState, p p
 	defer func() {
 		cancel(nil)
 		running.Wait()
-		x.reads(x.freshness(), false)
+		x.rests()
 	}()
 	err := s.Conn.TailIndex(ctx, p.sequence+1, func(i broker.IndexedRun, behind uint64) error {
 		select {
@@ -132,7 +132,7 @@ func (x *Index) takeUp(ctx context.Context, stream int64, arriving <-chan arriva
 		if err := x.take(ctx, stream, items); err != nil {
 			return err
 		}
-		x.reads(index.Freshness{AsOf: last.At, Behind: last.behind, Sequence: last.Sequence}, true)
+		x.reads(index.Freshness{AsOf: last.At, Behind: last.behind, Sequence: last.Sequence})
 		next.Reset(pause)
 	}
 }
@@ -156,17 +156,18 @@ func (s Source) item(ctx context.Context, i broker.IndexedRun) Item {
 	return item
 }
 
-// reads notes how far the index has come, and whether it follows what comes.
-func (x *Index) reads(f index.Freshness, follows bool) {
+// reads notes how far the index has come, and that it follows what comes.
+func (x *Index) reads(f index.Freshness) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.fresh, x.follows = f, follows
+	x.fresh, x.follows = f, true
 }
 
-func (x *Index) freshness() index.Freshness {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	return x.fresh
+// rests notes that it follows no more.
+func (x *Index) rests() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.follows = false
 }
 
 // missing reports whether somebody deleted the file.

@@ -49,12 +49,12 @@ func Check(ctx context.Context, client redis.UniversalClient, replicas int) []fi
 		if c, ok := client.(*redis.Client); ok {
 			name = c.Options().Addr
 		}
-		return checkServer(ctx, client, name, false, replicas)
+		return examined{name: name, replicas: replicas}.check(ctx, client)
 	}
 	var mu sync.Mutex
 	var findings []finding.Finding
 	err := cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
-		found := checkServer(ctx, master, master.Options().Addr, true, replicas)
+		found := examined{name: master.Options().Addr, replicas: replicas, cluster: true}.check(ctx, master)
 		mu.Lock()
 		defer mu.Unlock()
 		findings = append(findings, found...)
@@ -74,11 +74,18 @@ func unreachable(server string, err error) finding.Finding {
 		"check the address, user, password and TLS of the Redis URL, and that the server runs").On(server)
 }
 
-func checkServer(ctx context.Context, c redis.Cmdable, server string, cluster bool, replicas int) []finding.Finding {
+// examined is a server that so many replicas must follow. cluster says that it was found as one of a cluster.
+type examined struct {
+	name     string
+	replicas int
+	cluster  bool
+}
+
+func (e examined) check(ctx context.Context, c redis.Cmdable) []finding.Finding {
 	if err := c.Ping(ctx).Err(); err != nil {
-		return []finding.Finding{unreachable(server, err)}
+		return []finding.Finding{unreachable(e.name, err)}
 	}
-	findings := checkRole(ctx, c, server, cluster, replicas)
+	findings := e.role(ctx, c)
 	settings := map[string]string{}
 	for _, name := range []string{"maxmemory-policy", "appendonly", "appendfsync"} {
 		values, err := c.ConfigGet(ctx, name).Result()
@@ -87,12 +94,12 @@ func checkServer(ctx context.Context, c redis.Cmdable, server string, cluster bo
 		}
 		if err != nil {
 			findings = append(findings, finding.Warning(FindingUnchecked, fmt.Sprintf("the setting %s could not be checked: %v", name, err),
-				"make sure that the service has maxmemory-policy noeviction, appendonly yes and appendfsync always").On(server))
+				"make sure that the service has maxmemory-policy noeviction, appendonly yes and appendfsync always").On(e.name))
 			continue
 		}
 		settings[name] = values[name]
 	}
-	return append(findings, judge(server, settings)...)
+	return append(findings, judge(e.name, settings)...)
 }
 
 // judge looks at settings; an unknown one is empty.
@@ -115,23 +122,23 @@ func judge(server string, settings map[string]string) []finding.Finding {
 	return findings
 }
 
-// checkRole finds out whether the URL fits the kind of server. Who may not ask gets a clear error at the first write.
-func checkRole(ctx context.Context, c redis.Cmdable, server string, cluster bool, replicas int) []finding.Finding {
+// role finds out whether the URL fits the kind of server. Who may not ask gets a clear error at the first write.
+func (e examined) role(ctx context.Context, c redis.Cmdable) []finding.Finding {
 	info, err := c.Info(ctx).Result()
 	if err != nil {
 		return []finding.Finding{finding.Warning(FindingUnchecked, fmt.Sprintf("the role of the server could not be checked: %v", err),
-			"make sure that the URL names a master, or all nodes of a cluster").On(server)}
+			"make sure that the URL names a master, or all nodes of a cluster").On(e.name)}
 	}
 	var findings []finding.Finding
-	if !cluster && strings.Contains(info, "cluster_enabled:1") {
+	if !e.cluster && strings.Contains(info, "cluster_enabled:1") {
 		findings = append(findings, finding.Error(FindingCluster, "the server is a node of a cluster",
-			"name at least two of its nodes: redis://host:port,host:port").On(server))
+			"name at least two of its nodes: redis://host:port,host:port").On(e.name))
 	}
 	if strings.Contains(info, "role:slave") {
 		findings = append(findings, finding.Error(FindingReplica, "the server is a replica, which takes no writes",
-			"name the master, or its sentinels: redis+sentinel://host:port,host:port/master").On(server))
+			"name the master, or its sentinels: redis+sentinel://host:port,host:port/master").On(e.name))
 	}
-	return slices.Concat(findings, fewReplicas(server, info, replicas), full(server, info))
+	return slices.Concat(findings, fewReplicas(e.name, info, e.replicas), full(e.name, info))
 }
 
 // almostFull is what part of its memory a server may have left to be called full: what is used goes up and down.

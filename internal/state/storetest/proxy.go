@@ -19,11 +19,19 @@ type Proxy struct {
 
 	mu    sync.Mutex
 	conns map[net.Conn]net.Conn
-	mute  bool
-	cut   bool
+	fault fault
 	lost  chan struct{}
 	wg    sync.WaitGroup
 }
+
+// fault is what becomes of answers.
+type fault int
+
+const (
+	none    fault = iota // they are passed on
+	mute                 // they are swallowed
+	cutNext              // the next one is, and its connection is cut
+)
 
 // NewProxy listens on a free port of the loopback and passes connections on to target until the test ends.
 func NewProxy(t testing.TB, target string) *Proxy {
@@ -43,26 +51,26 @@ func NewProxy(t testing.TB, target string) *Proxy {
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Mute swallows every answer from now on, and accepts requests as before.
-func (p *Proxy) Mute() { p.set(true, false) }
+func (p *Proxy) Mute() { p.set(mute) }
 
 // CutNext swallows the next answer and cuts the connection that it came on. Other connections work.
-func (p *Proxy) CutNext() { p.set(false, true) }
+func (p *Proxy) CutNext() { p.set(cutNext) }
 
 // Lost returns a channel that receives when an answer was swallowed since Mute or CutNext.
 func (p *Proxy) Lost() <-chan struct{} { return p.lost }
 
 // Heal cuts all connections, as some have lost bytes, and passes new ones on again.
 func (p *Proxy) Heal() {
-	p.set(false, false)
+	p.set(none)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cutAll()
 }
 
-func (p *Proxy) set(mute, cut bool) {
+func (p *Proxy) set(f fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mute, p.cut = mute, cut
+	p.fault = f
 	select {
 	case <-p.lost:
 	default:
@@ -124,12 +132,12 @@ func (p *Proxy) answers(client, server net.Conn) {
 		if err != nil {
 			return
 		}
-		swallow, cut := p.outcome()
-		if cut {
+		switch p.outcome() {
+		case cutNext:
 			return
-		}
-		if swallow {
+		case mute:
 			continue
+		case none:
 		}
 		if _, err := client.Write(buffer[:n]); err != nil {
 			return
@@ -137,19 +145,22 @@ func (p *Proxy) answers(client, server net.Conn) {
 	}
 }
 
-// outcome decides about one answer.
-func (p *Proxy) outcome() (swallow, cut bool) {
+// outcome is what happens to one answer.
+func (p *Proxy) outcome() fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	swallow, cut = p.mute, p.cut
-	p.cut = false
-	if swallow || cut {
-		select {
-		case p.lost <- struct{}{}:
-		default:
-		}
+	f := p.fault
+	if f == none {
+		return f
 	}
-	return swallow, cut
+	if f == cutNext {
+		p.fault = none
+	}
+	select {
+	case p.lost <- struct{}{}:
+	default:
+	}
+	return f
 }
 
 func (p *Proxy) drop(client net.Conn) {
