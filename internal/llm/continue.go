@@ -61,7 +61,7 @@ func unfinished(r *sdk.ModelReply) bool {
 // joined is one reply of two parts. Thinking belongs to the part with the calls.
 func joined(a, b sdk.ModelReply) sdk.ModelReply {
 	b.Text = a.Text + b.Text
-	b.Units += a.Units
+	b.Units.Add(a.Units)
 	b.Estimated = a.Estimated || b.Estimated
 	b.Usage.Add(a.Usage)
 	return b
