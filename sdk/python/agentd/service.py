@@ -261,10 +261,15 @@ class _Serving:
 
     async def _hear(self, subject: str) -> None:
         if self.service.hear_voids:
-            async for message in await self.transport.subscribe(subject):
-                # Whoever may make a consumer may have other messages delivered here: they keep the subject that they came on.
-                if _kind(message.subject) == "void":
-                    self._void(message.subject)
+            try:
+                async for message in await self.transport.subscribe(subject):
+                    # Whoever may make a consumer may have other messages delivered here: they keep the subject that they came on.
+                    if _kind(message.subject) == "void":
+                        self._void(message.subject)
+            except AgentdError as e:
+                if e.code != "permission_denied":
+                    raise
+                log.warning("voided calls may be noticed late: %s", e.message)
 
     def _void(self, subject: str) -> None:
         name = subject.rsplit(".", 1)[1]
@@ -380,23 +385,28 @@ class _Serving:
         name = message.subject.rsplit(".", 1)[1]
         if _kind(message.subject) == "void":
             self._void(message.subject)
-            task = asyncio.create_task(self.transport.publish(message.reply, b"+ACK"))
+            task = self._acknowledge(message)
         elif name in self.active:  # the delivery in hand settles this one too
             self.free.release()
             return
         elif name in self.remembered:  # nobody waits for it
-            task = asyncio.create_task(self.transport.publish(message.reply, b"+ACK"))
+            task = self._acknowledge(message)
         else:
             task = asyncio.create_task(self._handle(message))
             self.active[name] = task
 
         def ended(_: asyncio.Task[None]) -> None:
             self.free.release()
+            if task.cancelled() and task in self.voided:  # before it began, and so before it could settle its delivery
+                self._acknowledge(message)
             self.voided.discard(task)
             if self.active.get(name) is task:
                 del self.active[name]
 
         task.add_done_callback(ended)
+
+    def _acknowledge(self, message: Message) -> asyncio.Task[None]:
+        return asyncio.create_task(self.transport.publish(message.reply, b"+ACK"))
 
     async def _handle(self, message: Message) -> None:
         extending = asyncio.create_task(self._extend(message))
@@ -408,7 +418,7 @@ class _Serving:
                 raise  # the service ends: the call is another's, who waits for its answer
             log.info("call %s was voided while it was handled", message.subject.rsplit(".", 1)[1])
             await self.transport.publish(message.reply, b"+ACK")
-        except Unavailable as e:
+        except AgentdError as e:
             log.warning("a call is left to another delivery: %s", e)
         except Exception:
             log.exception("a call is left to another delivery")
@@ -467,6 +477,8 @@ class _Serving:
         try:
             return await self._store(subject, answer)
         except AgentdError as e:
+            if e.code not in ("too_large", "invalid_event"):
+                raise
             log.error("the answer to call %s cannot be sent: %s", answer["parentid"], e)
             large = AgentdError("too_large", "the answer is larger than the broker takes")
             return await self._store(subject, self._failure(answer, large if e.code == "too_large" else INTERNAL))
