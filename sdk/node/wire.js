@@ -223,6 +223,7 @@ export async function request(nc, subject, body, { headers, timeout = 5000 } = {
 }
 
 function failure(cause, what) {
-  if (/permission/i.test(cause.message)) return new AgentdError("permission_denied", cause.message, { cause });
+  // Other errors name the subject, such as that of permission requests.
+  if (/^permissions violation/i.test(cause.message)) return new AgentdError("permission_denied", cause.message, { cause });
   return new Unavailable(`${what}: ${cause.message}`, { cause });
 }

@@ -81,6 +81,12 @@ test("a root is one token, and names its streams", () => {
   for (const root of ["Acme", "a.b", "*", "é", "a".repeat(65)]) assert.throws(() => wire.root(root), { code: "config" });
 });
 
+test("what is forbidden is what the server says is, and not what has such a name", async () => {
+  const request = (message) => wire.request({ isClosed: () => false, request: async () => { throw new Error(message); } }, "x", "");
+  await assert.rejects(request("no responders: 'agentd.in.human_interaction.agentd_permission_request.desk'"), { name: "Unavailable", retryable: true });
+  await assert.rejects(request(`Permissions Violation for Publish to "agentd.get.desk"`), { code: "permission_denied", retryable: false });
+});
+
 test("an answer goes nowhere but where the call was delivered", () => {
   assert.throws(() => wire.replySubject("agentd.in.local.weather_forecast.desk.253.run.call"), { code: "invalid_event" });
 });
