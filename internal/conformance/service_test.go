@@ -189,7 +189,8 @@ func (f *foreign) handle(m jetstream.Msg) {
 	case err != nil && f.has("nak"):
 		_ = m.Nak()
 		return
-	case err != nil, !isID && kind != "void", event.ID != id && !f.has("any-id") && kind != "void":
+	case err != nil, !isID && kind != "void", event.ID != id && !f.has("any-id") && kind != "void",
+		!strings.HasSuffix(rest, wire.NewRunKey(event.Subject).String()+"."+id) && !f.has("any-run"):
 		_ = m.Ack()
 		return
 	case f.has("needs-access") && event.AccessControl == "",
