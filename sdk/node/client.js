@@ -119,11 +119,13 @@ export class Client {
   async #done(run, init, signal) {
     const subject = `${this.root}.done.${address(run)}.${init}`;
     let heard = new AbortController(), over;
-    const subscription = wire.subscribe(this.nc, subject, () => heard.abort());
+    const wake = () => heard.abort();
+    const subscription = wire.subscribe(this.nc, subject, wake);
     wire.ended(subscription).then((why) => {
       over = why;
-      heard.abort();
+      wake();
     });
+    signal?.addEventListener("abort", wake);
     try {
       for (let wait = LOOK_FIRST; ; wait = heard.signal.aborted ? LOOK_FIRST : Math.min(2 * wait, LOOK_AGAIN)) {
         signal?.throwIfAborted();
@@ -131,10 +133,10 @@ export class Client {
         const stored = await this.#stored(subject);
         if (stored) return result(run, stored);
         if (over) throw over;
-        await sleep(wait, null, { signal: signal ? AbortSignal.any([signal, heard.signal]) : heard.signal }).catch(() => {});
+        await sleep(wait, null, { signal: heard.signal }).catch(() => {});
       }
     } finally {
-      heard.abort();
+      signal?.removeEventListener("abort", wake);
       subscription.unsubscribe();
     }
   }
@@ -188,9 +190,9 @@ export class Client {
   }
 
   async #reply(run, asked, type, data) {
-    const event = { ...this.#event(wire.newID(`${asked.event}-answer`), type, run.name, data), dataschema: asked.schema, parentid: asked.event };
-    const tokens = `${wire.domainToken(asked.domain)}.${wire.token(asked.type)}.${address(run)}.${asked.event}`;
-    await this.#store(this.#named(`${this.root}.in.${tokens}`), event);
+    const to = `${this.root}.in.${wire.domainToken(asked.domain)}.${wire.token(asked.type)}.${address(run)}.${asked.event}`;
+    const event = { ...this.#event(wire.newID(`${asked.event}-answer`), type, run.name, data), dataschema: asked.schema, to, parentid: asked.event };
+    await this.#store(this.#named(to), event);
     return event.id;
   }
 

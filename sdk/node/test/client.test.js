@@ -58,6 +58,15 @@ test("an operator cancels the run of somebody else under no name", async () => {
   assert.match(nc.sent.at(-1)[0], /\.bob$/);
 });
 
+test("an answer says where it goes", async () => {
+  const question = { type: "agentd.question.ask", call: "c1", event: "c1", domain: "human.interaction", schema: "agentd:/agentd/question/ask/1.0.0" };
+  const nc = answering((subject) => (subject.startsWith("agentd.get.") ? { waiting: [question] } : { seq: 1 }));
+  const id = await new Client(nc, { who: "ann" }).answer(run, "in May");
+  const [subject, event] = nc.sent.at(-1);
+  assert.match(subject, /^agentd\.in\.human_interaction\.agentd_question_ask\.desk\.\d{3}\.[a-z2-7]{26}\.c1\.ann$/);
+  assert.deepEqual([event.id, `${event.to}.ann`, event.parentid, event.dataschema, event.data], [id, subject, "c1", question.schema, { answer: "in May" }]);
+});
+
 test("what no stream takes may be taken later", async () => {
   const client = new Client(answering(() => ({ error: { code: 503, err_code: 10077, description: "maximum bytes exceeded" } })), { who: "ann" });
   await assert.rejects(client.start("desk", {}), { name: "Unavailable", code: "unavailable", retryable: true, message: /maximum bytes exceeded/ });
@@ -91,9 +100,11 @@ test("who waits for long keeps nothing of it", async (t) => {
     reactions.set(this, (reactions.get(this) ?? 0) + 1);
     return then.apply(this, given);
   });
+  const any = t.mock.method(AbortSignal, "any"); // each leaves a reference with the signals that it is of
   const nc = waiting(() => (++looks < 5 ? {} : end));
-  await new Client(nc).wait(run);
+  await new Client(nc).wait(run, { signal: new AbortController().signal });
   assert.equal(looks, 5);
+  assert.equal(any.mock.callCount(), 0);
   assert.ok(Math.max(0, ...reactions.values()) < 3, `one promise has ${Math.max(...reactions.values())} reactions`);
 });
 
