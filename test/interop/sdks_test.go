@@ -234,8 +234,9 @@ func TestSDKs_GiveUpAnAnswerThatNobodyWaitsFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, docContract(t), 5*time.Second, city("Bern"))
+			w := newWorld(t, docContract(t), 10*time.Second, city("Bern"))
 			s := said{w, run(t, service(t), w.host)}
+			s.eventually("serving weather.forecast")
 			w.PublishRaw("agentd.in.local.other.desk."+wire.NewRunKey("other").String()+".x", nil)
 			w.limitAnswers(1)
 			r := w.start("trip")
