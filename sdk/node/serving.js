@@ -367,7 +367,7 @@ export class Serving {
   /** What the service answers, unless the call is due or voided before. */
   async #within(call, voided) {
     voided.throwIfAborted(); // a signal does not tell of what was before
-    const left = Date.parse(call.event.expirytime ?? "") - Date.now();
+    const left = wire.instant(call.event.expirytime) - Date.now();
     const late = new CallError("deadline_exceeded", "the service took too long", { retryable: true });
     if (left <= 0) throw late;
     const due = new AbortController();
