@@ -177,7 +177,12 @@ func tryRoom(ctx context.Context, s *session) error {
 
 func tryRoomVoided(ctx context.Context, s *session) error {
 	return s.withoutRoom(ctx, func(c *call) error {
-		if err := s.void(ctx, c); err != nil {
+		err := s.void(ctx, c)
+		if f, late := errors.AsType[*finding](err); late { // one slot is all that it has
+			s.advise("it keeps to an answer that nobody waits for: %s", f.why)
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 		return s.givenUp(ctx, c)
