@@ -50,6 +50,7 @@ var answering = []testCase{
 	},
 	{name: "not-an-event", rule: "What is not an event is acknowledged and not answered.", try: tryNotAnEvent},
 	{name: "other-id", rule: "An event whose id is not the last token of its subject is acknowledged and not answered.", try: tryOtherID},
+	{name: "other-run", rule: "So is one whose run is not that of its subject.", try: tryOtherRun},
 }
 
 // tryAnswer makes a call of a run of each stream that calls are divided into.
@@ -279,6 +280,26 @@ func tryOtherID(ctx context.Context, s *session) error {
 		return err
 	}
 	return s.passedOver(ctx, c)
+}
+
+// tryOtherRun only advises: nobody but workers publishes calls.
+func tryOtherRun(ctx context.Context, s *session) error {
+	c, err := s.call(s.valid)
+	if err != nil {
+		return err
+	}
+	c.event.Subject += "/other"
+	if err := s.put(ctx, c); err != nil {
+		return err
+	}
+	if err := s.finish(ctx, c); err != nil {
+		return err
+	}
+	answers, err := s.stored(ctx, c)
+	if err == nil && len(answers) > 0 {
+		s.advise("it answers a call of another run than its subject names: who may do what is decided by subjects")
+	}
+	return err
 }
 
 // passedOver is a finding unless a message is acknowledged and not answered.

@@ -78,7 +78,7 @@ func TestRun_GoodServicesPass(t *testing.T) {
 	for _, name := range []string{"sdk", "none"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			try(t, name, DefaultPatience).passes(t, 27)
+			try(t, name, DefaultPatience).passes(t, 30)
 		})
 	}
 }
@@ -89,7 +89,7 @@ func TestRun_OnPartitions(t *testing.T) {
 	t.Parallel()
 	t.Run("sdk", func(t *testing.T) {
 		t.Parallel()
-		tryOn(t, 4, "sdk", DefaultPatience).passes(t, 27)
+		tryOn(t, 4, "sdk", DefaultPatience).passes(t, 30)
 	})
 	t.Run("none", func(t *testing.T) {
 		t.Parallel()
@@ -123,6 +123,7 @@ func TestRun_FindsDefects(t *testing.T) {
 		{"crashes", "not-an-event", Failed, "the program ended: exit status 7"},
 		{"nak", "not-an-event", Failed, "it is not acknowledged"},
 		{"any-id", "other-id", Failed, "it is answered"},
+		{"any-run", "other-run", Advised, "it answers a call of another run than its subject names"},
 		{"acks-first", "acknowledge", Failed, "it acknowledges the call before it answers"},
 		{"responds", "acknowledge", Failed, "it responds to the delivery"},
 		{"counts", "duplicate", Failed, "it is answered with"},
@@ -139,6 +140,8 @@ func TestRun_FindsDefects(t *testing.T) {
 		{"no-reconnect", "reconnect", Failed, "it is not acknowledged"},
 		{"exits", "reconnect", Advised, "it ends when the server is away (exit status 1)"},
 		{"keeps-overdue", "overdue", Failed, "it is not acknowledged"},
+		{"acks-refused", "room", Failed, "it is acknowledged, and"},
+		{"keeps-refused", "room-voided", Advised, "it works on for longer than 5s at a call that nobody waits for"},
 		{"no-heartbeat", "heartbeat", Failed, "nothing is said to the delivery for 14.3s"},
 		{"keeps-voids", "voided", Failed, "the void: it is not acknowledged"},
 		{"works-on", "voided", Advised, "it works on for longer than 5s at a call that nobody waits for"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"agentd/internal/broker"
@@ -16,6 +17,8 @@ const shortly = 3 * time.Second
 // lasting is about calls that take long.
 var lasting = []testCase{
 	{name: "overdue", rule: "A call that is due before it comes is dealt with, and one answer at most is stored.", try: tryOverdue},
+	{name: "room", rule: "An answer for which there is no room is stored when there is.", try: tryRoom, redelivers: true},
+	{name: "room-voided", rule: "One that nobody waits for any more keeps no slot until then.", try: tryRoomVoided, redelivers: true},
 	{name: "deadline", rule: "A call is given up when it is due, also when it is delivered again meanwhile.", try: tryDeadline, needs: slow, without: withoutSlow, redelivers: true},
 	{name: "voided", rule: "A call that is voided while it is worked on is acknowledged, and its slot is free again.", try: tryVoided, needs: slow, without: withoutSlow},
 	{name: "heartbeat", rule: "A delivery is extended while its call is worked on.", try: tryHeartbeat, needs: slow, without: withoutSlow},
@@ -110,6 +113,80 @@ func tryDeadline(ctx context.Context, s *session) error {
 	}
 	_, err = s.problem(answer)
 	return err
+}
+
+// withoutRoom makes a call whose answer the stream of answers has no room for, and does something when the service has tried to store it. Then
+// there is room again.
+func (s *session) withoutRoom(ctx context.Context, then func(*call) error) error {
+	before, err := s.call(s.valid)
+	if err != nil {
+		return err
+	}
+	if _, err := s.ask(ctx, before); err != nil { // a stream without messages has room for one, whatever its limit
+		return err
+	}
+	c, err := s.callOf(before.event.Subject, s.valid)
+	if err != nil {
+		return err
+	}
+	s.name(c, before.event.ID+"-r2")
+	stream := broker.StreamName(s.conn.Subjects(), s.layout.OfRun(broker.ZoneIn, c.at.Run))
+	if err := s.limit(ctx, stream, func(has int64) int64 { return has }); err != nil {
+		return err
+	}
+	if err = s.put(ctx, c); err == nil {
+		err = s.begun(ctx, []*call{c})
+	}
+	if err == nil {
+		err = then(c)
+	}
+	return errors.Join(err, s.limit(ctx, stream, func(int64) int64 { return -1 }))
+}
+
+// limit sets how many messages a stream may have, by how many it has.
+func (s *session) limit(ctx context.Context, name string, most func(has int64) int64) error {
+	stream, err := s.conn.JetStream().Stream(ctx, name)
+	if err != nil {
+		return fmt.Errorf("look at stream %s: %w", name, err)
+	}
+	info := stream.CachedInfo()
+	info.Config.MaxMsgs = most(int64(info.State.Msgs))
+	if _, err := s.conn.JetStream().UpdateStream(ctx, info.Config); err != nil {
+		return fmt.Errorf("limit stream %s: %w", name, err)
+	}
+	return nil
+}
+
+func tryRoom(ctx context.Context, s *session) error {
+	var kept *call
+	if err := s.withoutRoom(ctx, func(c *call) error {
+		kept = c
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := s.finish(ctx, kept); err != nil {
+		return err
+	}
+	answer, err := s.answer(ctx, kept)
+	if err != nil {
+		return err
+	}
+	return s.success(answer)
+}
+
+func tryRoomVoided(ctx context.Context, s *session) error {
+	return s.withoutRoom(ctx, func(c *call) error {
+		err := s.void(ctx, c)
+		if f, late := errors.AsType[*finding](err); late { // one slot is all that it has
+			s.advise("it keeps to an answer that nobody waits for: %s", f.why)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return s.givenUp(ctx, c)
+	})
 }
 
 func tryOverdue(ctx context.Context, s *session) error {

@@ -189,7 +189,8 @@ func (f *foreign) handle(m jetstream.Msg) {
 	case err != nil && f.has("nak"):
 		_ = m.Nak()
 		return
-	case err != nil, !isID && kind != "void", event.ID != id && !f.has("any-id") && kind != "void":
+	case err != nil, !isID && kind != "void", event.ID != id && !f.has("any-id") && kind != "void",
+		!strings.HasSuffix(rest, wire.NewRunKey(event.Subject).String()+"."+id) && !f.has("any-run"):
 		_ = m.Ack()
 		return
 	case f.has("needs-access") && event.AccessControl == "",
@@ -240,10 +241,13 @@ func (f *foreign) handle(m jetstream.Msg) {
 	if f.has("appends") || f.has("counts") || f.has("answers-voids") {
 		expect = nil
 	}
-	if !f.has("silent") {
+	for again := !f.has("silent"); again; again = f.has("keeps-refused") && err != nil {
+		if err != nil {
+			time.Sleep(look)
+		}
 		_, err = f.js.PublishMsg(context.Background(), &nats.Msg{Subject: reply, Data: data, Header: nats.Header{"Content-Type": {"application/cloudevents+json"}}}, expect...)
 	}
-	if api, ok := errors.AsType[*jetstream.APIError](err); err != nil && (!ok || api.ErrorCode != jetstream.JSErrCodeStreamWrongLastSequence) {
+	if api, ok := errors.AsType[*jetstream.APIError](err); err != nil && !f.has("acks-refused") && (!ok || api.ErrorCode != jetstream.JSErrCodeStreamWrongLastSequence) {
 		fmt.Fprintln(os.Stderr, err)
 		return
 	}

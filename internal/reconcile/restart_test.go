@@ -37,7 +37,7 @@ type countingService struct {
 func (c *countingService) serve(r *rig, url string) {
 	r.t.Helper()
 	parent, _ := desk()
-	calc, err := service.New(parent.Services[0].Contract, service.Register(false))
+	calc, err := service.New(parent.Services[0].Contract, service.Unlisted())
 	r.check("make the service", err)
 	service.Handle(calc, func(_ context.Context, call service.Call, in map[string]any) (map[string]any, error) {
 		c.mu.Lock()

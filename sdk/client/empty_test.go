@@ -78,6 +78,35 @@ func TestClient_RefusesRunsThatAreNone(t *testing.T) {
 	}
 }
 
+// starting is a connection that keeps the init events.
+type starting struct {
+	client.Conn
+	events []wire.Event
+}
+
+func (s *starting) Start(_ context.Context, _ string, event wire.Event) error {
+	s.events = append(s.events, event)
+	return nil
+}
+
+// An empty pattern would put nothing under permission, and whoever gave it would think that it does.
+func TestStart_RefusesEmptyPatterns(t *testing.T) {
+	t.Parallel()
+	for _, patterns := range [][]string{{""}, {"pay", " "}, {"\t", "pay"}} {
+		conn := &starting{}
+		_, err := client.New(conn, client.Options{}).Start(t.Context(), client.Request{Agent: "clerk", Input: struct{}{}, Require: patterns})
+		if !errors.Is(err, &sdk.Error{Code: sdk.CodeInvalidEvent}) || len(conn.events) > 0 {
+			t.Errorf("%q: %v, and %d runs are started", patterns, err, len(conn.events))
+		}
+	}
+	conn := &starting{}
+	_, err := client.New(conn, client.Options{}).Start(t.Context(), client.Request{Agent: "clerk", Input: struct{}{}, Require: []string{"pay", "send_*"}})
+	must(t, err)
+	if got := conn.events[0].Extensions[wire.RequirePermission]; got != "pay,send_*" {
+		t.Errorf("the run needs permission for %v", got)
+	}
+}
+
 func TestUndoes_RefusesWhatNamesNothing(t *testing.T) {
 	t.Parallel()
 	status := wire.RunStatus{Run: "one", Status: wire.StatusDone, Undoable: []wire.UndoCall{{Call: "c1-0-x"}}}

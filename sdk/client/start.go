@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -110,6 +111,9 @@ func (c *Client) initEvent(r Request) (wire.Event, error) {
 	}
 	if r.Type == "" {
 		r.Type = r.Agent
+	}
+	if slices.ContainsFunc(r.Require, func(pattern string) bool { return strings.TrimSpace(pattern) == "" }) {
+		return wire.Event{}, badRequest("require %q: want patterns of tools, and not an empty one", r.Require)
 	}
 	if r.Tokens < 0 {
 		return wire.Event{}, badRequest("tokens %d: want 0, for any number, or more", r.Tokens)

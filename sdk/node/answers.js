@@ -6,6 +6,9 @@ export const PERMISSION = "agentd.permission.request", PLAN = "agentd.plan.revie
 export const QUESTION = "agentd.question.ask", TURN = "agentd.conversation.turn";
 
 const DECISIONS = ["allow", "deny", "ask", "result"];
+// The other members of a decision, and those of what it says of one of several calls.
+const TERMS = ["args_sha256", "calls", "all", "scope", "pattern", "args", "result", "reason", "uses", "expires"];
+const CALL_TERMS = ["call", "args_sha256", "decision", "args", "result", "reason"];
 // Data of an answer to a question that has no other members is as it is on the wire; other data is what a form was filled in with.
 const ANSWERED = ["answer", "action", "content"];
 
@@ -34,24 +37,34 @@ export function input(data, what) {
 
 /**
  * A decision with the hashes of what the request asks for, where it has none of its own. Throws AgentdError: decision_refused, when it
- * is none, is on other arguments, or does not say on which calls.
+ * is none, has other terms, is on other arguments, or does not say on which calls.
  */
-export function decisionOn(request, { calls = [], all = false, ...decision }) {
+export function decisionOn(request, { decision, ...given }) {
+  const { calls = [], all = false, ...terms } = termsOf(given, TERMS);
+  if (!Array.isArray(calls) || !calls.every((c) => typeof c === "object" && c !== null)) throw refused("calls is a list of {call: id}");
   const asked = request.calls ?? [], named = calls.length > 0;
-  for (const given of named ? calls.map((c) => c.decision || decision.decision) : [decision.decision]) {
-    if (!DECISIONS.includes(given)) throw refused(`${JSON.stringify(given)} is not a decision: want allow, deny, ask or result`);
+  for (const said of [decision, ...calls.map((c) => c.decision || decision)]) {
+    if (!DECISIONS.includes(said)) throw refused(`${JSON.stringify(said)} is not a decision: want allow, deny, ask or result`);
   }
   if (asked.length === 0 && (named || all)) throw refused("the request is for one call; decide on it without naming calls");
   if (asked.length > 0 && named === all) throw refused(`the request is for ${asked.length} calls; name those that you decide on, or all`);
-  if (!named) return { ...decision, args_sha256: sameHash(decision.args_sha256, request), ...(all ? { all } : {}) };
+  if (!named) return { decision, ...terms, args_sha256: sameHash(terms.args_sha256, request), ...(all ? { all } : {}) };
   return {
-    ...decision,
-    calls: calls.map((c) => {
+    decision, ...terms,
+    calls: calls.map((given) => {
+      const c = termsOf(given, CALL_TERMS);
       const one = asked.find(({ call }) => call === c.call);
       if (!one) throw refused(`the request does not ask for the call ${JSON.stringify(c.call)}`);
       return { ...c, args_sha256: sameHash(c.args_sha256, one) };
     }),
   };
+}
+
+/** What was given, without what has no value. Throws AgentdError: decision_refused, for a name that nobody would look at. */
+function termsOf(given, names) {
+  const unknown = Object.keys(given).filter((name) => !names.includes(name));
+  if (unknown.length > 0) throw refused(`a decision has no ${unknown.join(", ")}; it has ${names.join(", ")}`);
+  return Object.fromEntries(Object.entries(given).filter(([, value]) => value != null));
 }
 
 function sameHash(given, { args_sha256 }) {

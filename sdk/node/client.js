@@ -118,21 +118,25 @@ export class Client {
    */
   async #done(run, init, signal) {
     const subject = `${this.root}.done.${address(run)}.${init}`;
-    let heard = new AbortController();
-    const subscription = wire.subscribe(this.nc, subject, () => heard.abort());
-    const ended = wire.ended(subscription);
+    let heard = new AbortController(), over;
+    const wake = () => heard.abort();
+    const subscription = wire.subscribe(this.nc, subject, wake);
+    wire.ended(subscription).then((why) => {
+      over = why;
+      wake();
+    });
+    signal?.addEventListener("abort", wake);
     try {
       for (let wait = LOOK_FIRST; ; wait = heard.signal.aborted ? LOOK_FIRST : Math.min(2 * wait, LOOK_AGAIN)) {
         signal?.throwIfAborted();
         heard = new AbortController();
         const stored = await this.#stored(subject);
         if (stored) return result(run, stored);
-        const woken = signal ? AbortSignal.any([signal, heard.signal]) : heard.signal;
-        const why = await Promise.race([ended, sleep(wait, null, { signal: woken }).catch(() => null)]);
-        if (why) throw why;
+        if (over) throw over;
+        await sleep(wait, null, { signal: heard.signal }).catch(() => {});
       }
     } finally {
-      heard.abort();
+      signal?.removeEventListener("abort", wake);
       subscription.unsubscribe();
     }
   }
@@ -186,9 +190,9 @@ export class Client {
   }
 
   async #reply(run, asked, type, data) {
-    const event = { ...this.#event(wire.newID(`${asked.event}-answer`), type, run.name, data), dataschema: asked.schema, parentid: asked.event };
-    const tokens = `${wire.domainToken(asked.domain)}.${wire.token(asked.type)}.${address(run)}.${asked.event}`;
-    await this.#store(this.#named(`${this.root}.in.${tokens}`), event);
+    const to = `${this.root}.in.${wire.domainToken(asked.domain)}.${wire.token(asked.type)}.${address(run)}.${asked.event}`;
+    const event = { ...this.#event(wire.newID(`${asked.event}-answer`), type, run.name, data), dataschema: asked.schema, to, parentid: asked.event };
+    await this.#store(this.#named(to), event);
     return event.id;
   }
 
@@ -211,14 +215,16 @@ export class Client {
     headers.set("Content-Type", wire.structured["Content-Type"]);
     const body = wire.encode(event);
     for (let attempt = 0; ; attempt++) {
+      let refusal;
       try {
-        const { error } = (await wire.request(this.nc, subject, body, { headers })).json();
-        if (error) throw new AgentdError("unavailable", `${subject} is not stored: ${error.description}`);
-        return;
+        refusal = (await wire.request(this.nc, subject, body, { headers })).json().error;
       } catch (error) {
         if (!(error instanceof Unavailable) || attempt === 4 || !error.retryable) throw error;
         await sleep(200 * 2 ** attempt);
+        continue;
       }
+      if (refusal) throw new Unavailable(`${subject} is not stored: ${refusal.description}`);
+      return;
     }
   }
 
@@ -262,7 +268,7 @@ export class Client {
   async #stored(subject) {
     try {
       const found = await wire.request(this.nc, `$JS.API.DIRECT.GET.${wire.stream(this.root, "DONE")}.${subject}`, "");
-      return found.headers?.hasError || found.data.length === 0 ? null : wire.decode(found);
+      return found.headers?.hasError || found.data.length === 0 ? null : endIn(found);
     } catch (error) {
       if (error.code === "unavailable") return null;
       throw error;
@@ -282,6 +288,19 @@ function nameOf({ name }) {
 
 /** A value, or another where there is none. */
 const or = (value, other) => (value == null || value === "" ? other : value);
+
+/**
+ * The event in a stored message; null of what the server itself has put there: it answers a request on whatever reply subject that names. No
+ * program publishes events without a header.
+ */
+function endIn(message) {
+  try {
+    return wire.decode(message);
+  } catch (error) {
+    if (message.headers?.keys().some((name) => !/^nats-/i.test(name))) throw error;
+    return null;
+  }
+}
 
 function removed(run, reason, what) {
   return new AgentdError("unknown_run", `run ${run.name} is done (${reason}), and its ${what} was removed`);

@@ -9,7 +9,7 @@ const ADDRESS = /^(\[[\da-f:.%]+\]|[\da-f]*:[\da-f:.]+|[\w.-]+)(:\d+)?$/i;
  * Connects to NATS with the options of @nats-io/transport-node: by default to NATS_URL, as NATS_USER with NATS_PASSWORD or else with the
  * login in the URL, with the authorities in NATS_CA and the certificate in NATS_CERT and NATS_KEY, and the inbox prefix that `agentd
  * nats-config` gives to a user with the root, which is that of a Client. Where there are such, or a URL begins with tls://, it connects by TLS
- * alone. It reconnects for ever.
+ * alone. It reconnects for ever, also where a server refuses the login meanwhile.
  */
 export async function connect({ root = "", ...options } = {}) {
   const { NATS_URL, NATS_CA, NATS_CERT, NATS_KEY } = process.env;
@@ -19,7 +19,8 @@ export async function connect({ root = "", ...options } = {}) {
   // The transport looks at no scheme, and would log in without TLS where a server, or somebody before it, offers none.
   const demanded = NATS_CA || NATS_CERT || given.some(({ server }) => /^tls:/i.test(server));
   return transport({
-    inboxPrefix: login.user ? `_INBOX_${wire.root(root)}_${login.user}` : "_INBOX", name: "agentd-node", maxReconnectAttempts: -1, ...login, ...options,
+    inboxPrefix: login.user ? `_INBOX_${wire.root(root)}_${login.user}` : "_INBOX", name: "agentd-node", maxReconnectAttempts: -1,
+    ignoreAuthErrorAbort: true, ...login, ...options,
     tls: options.tls ?? (demanded ? files : undefined), servers: given.map(({ server }) => server),
   });
 }

@@ -23,9 +23,9 @@ export class Following {
 
   /** It goes on until the signal is aborted. */
   constructor(nc, root, address, after, signal) {
-    Object.assign(this, { nc, watch: `${root}.watch.${address}`, signal });
+    Object.assign(this, { nc, stream: `${root}.stream.${address}`, watch: `${root}.watch.${address}`, signal });
     [this.#at, this.#whole] = [after, after.rev === 0];
-    const subscription = wire.subscribe(nc, `${root}.stream.${address}`, (m) => this.#hear(m));
+    const subscription = wire.subscribe(nc, this.stream, (m) => this.#hear(m));
     wire.ended(subscription).then((why) => this.#end(why));
     const asked = wire.subscribe(nc, `${root}.watch.ask`, () => this.#again());
     const renewing = setInterval(() => this.#renew(), WATCH_EVERY), statuses = nc.status();
@@ -60,7 +60,7 @@ export class Following {
     try {
       for await (const live of history(this.#at)) yield this.#tell(live);
     } catch (error) {
-      if (!(error instanceof Unavailable)) throw error;
+      if (!(error instanceof Unavailable) && error.code !== "internal") throw error; // what workers need may be away, too
       this.#lost = true;
       await this.#news();
     }
@@ -96,6 +96,8 @@ export class Following {
   }
 
   #hear(message) {
+    // Whoever may make a consumer may have other messages delivered here: they keep the subject that they came on.
+    if (message.subject !== this.stream) return;
     if (this.#waiting.push(message) > BUFFER) this.#lost = this.#waiting.splice(0).length > 0;
     this.#wake();
   }

@@ -106,12 +106,13 @@ class Trouble {
   }
 }
 
-/** The event of a delivery, which must be a call on its subject. Throws AgentdError: invalid_event. */
+/** The event of a delivery, whose subject must say the same: who may do what is decided by subjects. Throws AgentdError: invalid_event. */
 function callIn(message) {
-  const event = wire.decode(message);
+  const event = wire.decode(message), tokens = message.subject.split(".");
   wire.replySubject(message.subject);
-  if (!wire.callOf(event.id) || event.id !== message.subject.split(".").at(-1)) {
-    throw new AgentdError("invalid_event", "the event's id is not that of its subject");
+  if (!wire.callOf(event.id) || event.id !== tokens.at(-1)) throw new AgentdError("invalid_event", "the event's id is not that of its subject");
+  if (wire.runKey(event.subject ?? "") !== tokens.slice(-3, -1).join(".")) {
+    throw new AgentdError("invalid_event", "the event's run is not that of its subject");
   }
   return event;
 }
@@ -299,7 +300,7 @@ export class Serving {
     const beating = setInterval(() => message.respond("+WPI"), HEARTBEAT);
     try {
       const event = await this.#called(message), answer = event && (await this.#answer(event, voided.signal));
-      if (answer && !voided.signal.aborted) await this.#respond(wire.replySubject(message.subject), answer);
+      if (answer) await this.#respond(wire.replySubject(message.subject), answer, voided.signal);
       message.respond("+ACK");
     } catch (error) {
       this.log.warn(`call ${id} is left to another delivery: ${error.message}`);
@@ -352,21 +353,21 @@ export class Serving {
   }
 
   /** Stores the answer, or the error that it cannot be sent: a handler that is called again would return the same. */
-  async #respond(subject, answer) {
+  async #respond(subject, answer, voided) {
     try {
-      await this.#store(subject, answer);
+      await this.#store(subject, answer, voided);
     } catch (error) {
       if (error.code !== "too_large" && error.code !== "invalid_event") throw error;
       this.log.error(`the answer to call ${answer.parentid} cannot be sent: ${error.message}`);
       const large = new AgentdError("too_large", "the answer is larger than the broker takes");
-      await this.#store(subject, this.#failure(answer, error.code === "too_large" ? large : internal()));
+      await this.#store(subject, this.#failure(answer, error.code === "too_large" ? large : internal()), voided);
     }
   }
 
   /** What the service answers, unless the call is due or voided before. */
   async #within(call, voided) {
     voided.throwIfAborted(); // a signal does not tell of what was before
-    const left = Date.parse(call.event.expirytime ?? "") - Date.now();
+    const left = wire.instant(call.event.expirytime) - Date.now();
     const late = new CallError("deadline_exceeded", "the service took too long", { retryable: true });
     if (left <= 0) throw late;
     const due = new AbortController();
@@ -381,14 +382,16 @@ export class Serving {
   }
 
   /**
-   * Stores the answer, once. While the server is away, or its stream is full, the call stays in hand: its handler is not to do again what it did.
+   * Stores the answer, once. While the server is away, or its stream is full, the call stays in hand, as long as somebody waits for it: its
+   * handler is not to do again what it did.
    */
-  async #store(subject, event) {
+  async #store(subject, event, voided) {
     const headers = newHeaders();
     headers.set("Content-Type", wire.structured["Content-Type"]);
     headers.set("Nats-Expected-Last-Subject-Sequence", "0");
     const body = wire.encode(event);
     for (let tried = 0; tried < PAUSES.length || !this.signal.aborted; tried++) {
+      if (voided.aborted) return;
       let why;
       try {
         const { error } = (await wire.request(this.nc, subject, body, { headers })).json();
@@ -400,7 +403,7 @@ export class Serving {
         why = error.message;
       }
       this.log.warn(`the answer to call ${event.parentid} is not stored yet: ${why}`);
-      await sleep(PAUSES[tried] ?? HEARTBEAT);
+      await sleep(PAUSES[tried] ?? HEARTBEAT, undefined, { signal: voided }).catch(() => {});
     }
     throw new Unavailable("the broker does not store the answer");
   }

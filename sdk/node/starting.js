@@ -8,9 +8,10 @@ const TAG_KEY = /^[a-z0-9_.-]{1,32}$/;
 const NOT_IN_TAG = /[,\u0000-\u001f\u007f-\u009f]/;
 
 /** The attributes of what was given beside key, name and type. Throws AgentdError: invalid_event, with every fault. */
-export function attributesOf({ require = [], tokens = 0, tags = {}, constraints, accessControl, traceparent, tracestate }) {
+export function attributesOf({ require = [], tokens = 0, tags = {}, constraints, accessControl, traceparent, tracestate, ...unknown }) {
   const faults = [];
   const fault = (path, expected, got) => faults.push({ path, expected, got: shown(got) });
+  for (const name of Object.keys(unknown)) fault(`$.${name}`, "require, tokens, constraints, tags, accessControl, traceparent or tracestate", name);
   if (!Array.isArray(require) || !require.every((pattern) => typeof pattern === "string" && pattern.trim() !== "")) {
     fault("$.require", "a list of patterns of tools", require);
   }

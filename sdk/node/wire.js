@@ -6,6 +6,7 @@ import { AgentdError, Unavailable, listed } from "./errors.js";
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$/;
 const ROOT = /^[a-z0-9_-]{1,64}$/;
 const CALL = /^(c(?:0|[1-9][0-9]{0,5})-(?:0|[1-9][0-9]{0,3})-[a-z2-7]{26})(-r([1-9][0-9]{0,3}))?(?:-([A-Za-z0-9][A-Za-z0-9_-]{0,63}))?$/;
+const INSTANT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/i;
 const ATTEMPT = /^r[0-9]+(-|$)/;
 // JSON.stringify escapes no other code points so.
 const LONE_SURROGATE = /(?<!\\)(?:\\\\)*\\ud[89a-f]/;
@@ -190,6 +191,9 @@ export function decode(message) {
   return { ...event, data: event.data ?? {} };
 }
 
+/** When a time of RFC 3339 is, in Unix milliseconds; NaN of what is none, such as 5, in which Date.parse sees a year. */
+export const instant = (text) => (typeof text === "string" && INSTANT.test(text) ? Date.parse(text) : NaN);
+
 export const newID = (kind) => `${kind}-${randomBytes(13).toString("hex")}`;
 
 /** A subscription that calls heard with each message. Throws Unavailable where the connection is closed. */
@@ -223,6 +227,7 @@ export async function request(nc, subject, body, { headers, timeout = 5000 } = {
 }
 
 function failure(cause, what) {
-  if (/permission/i.test(cause.message)) return new AgentdError("permission_denied", cause.message, { cause });
+  // Other errors name the subject, such as that of permission requests.
+  if (/^permissions violation/i.test(cause.message)) return new AgentdError("permission_denied", cause.message, { cause });
   return new Unavailable(`${what}: ${cause.message}`, { cause });
 }

@@ -118,7 +118,7 @@ func (s *serving) respond(ctx context.Context, c Call, event wire.Event) error {
 // answering are the pauses between attempts to store an answer while its stream has no room.
 var answering = retry.Pauses{First: 500 * time.Millisecond, Longest: broker.CallHeartbeat}
 
-// publish waits for room in the stream of answers: what the handler did is not to be done again because there is none.
+// publish waits for room in the stream of answers, until ctx ends: what the handler did is not to be done again because there is none.
 func (s *serving) publish(ctx context.Context, reply string, event wire.Event) error {
 	return answering.Do(ctx, retry.Sleep, func() error {
 		err := s.conn.Publish(ctx, reply, event)

@@ -141,6 +141,27 @@ func TestServe_AnswerWaitsForRoom(t *testing.T) {
 	}
 }
 
+// An answer that waits for room keeps its slot no longer than somebody waits for it.
+func TestServe_AnswerThatWaitsForRoomIsVoided(t *testing.T) {
+	t.Parallel()
+	s := weather(t, sunny)
+	w := start(t, s)
+	w.limitAnswers(1)
+	if _, err := w.conn.JetStream().Publish(w.context(), "agentd.in.x", nil); err != nil {
+		t.Fatal(err)
+	}
+	w.run(Server{}, s)
+	c := w.call(s, `{"city":"Bern"}`)
+	w.eventually("the answer waits", func() bool { return w.log.contains("answer is stored when there is room") })
+	w.void(c)
+	w.settled(s)
+	w.limitAnswers(-1)
+	w.wantText(w.call(s, `{"city":"Rome"}`), "sunny in Rome")
+	if n := w.answers(); n != 2 {
+		t.Errorf("there are %d messages among the answers, want that of another and the second answer", n)
+	}
+}
+
 // limitAnswers sets how many messages the stream of answers may have.
 func (w *world) limitAnswers(most int64) {
 	w.t.Helper()

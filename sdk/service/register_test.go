@@ -60,7 +60,7 @@ func TestRegister_PublishesTheContract(t *testing.T) {
 
 func TestRegister_CanBeTurnedOff(t *testing.T) {
 	t.Parallel()
-	s := forecasts(t, Register(false))
+	s := forecasts(t, Unlisted())
 	w := start(t, s)
 	w.serves(s)
 	if got := w.listed(forecastType); got != "" {

@@ -150,12 +150,17 @@ func (s *serving) serve(ctx context.Context, d broker.Delivery, c Call) {
 	default:
 		event := s.response(c, answer, err)
 		event.TraceParent = parent
-		if err := s.respond(ctx, c, event); err != nil {
+		err := s.respond(handling, c, event)
+		switch {
+		case err == nil:
+			s.count(event)
+			sent = &event
+		case errors.Is(context.Cause(handling), errVoided):
+			s.log.Debug("call was voided before its answer was stored", "call", id)
+		default:
 			s.log.Error("call could not be answered; it will be delivered again", "call", id, "error", err)
 			return
 		}
-		s.count(event)
-		sent = &event
 	}
 	stop()
 	s.ack(d)

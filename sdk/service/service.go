@@ -64,10 +64,9 @@ func Domains(domains ...string) Option { return func(s *Service) { s.domains = d
 // Units is what an answer costs, errors included, unless the handler says otherwise (Answer). The default is 0.
 func Units(u sdk.Units) Option { return func(s *Service) { s.units = u } }
 
-// Register says whether Run publishes the contract in the registry, where agents find it by its type or URI. The default is
-// true. A version that the registry has with other content keeps the service from running; a registry that does not exist,
-// or may not be written, does not.
-func Register(yes bool) Option { return func(s *Service) { s.listed = yes } }
+// Unlisted keeps the contract out of the registry, where agents find it by its type or URI. Else Run publishes it there: a version that the
+// registry has with other content keeps the service from running; a registry that does not exist, or may not be written, does not.
+func Unlisted() Option { return func(s *Service) { s.listed = false } }
 
 // New returns a service of the contract. The error is *sdk.Error with CodeConfig and lists everything that is wrong.
 func New(contract sdk.Contract, options ...Option) (*Service, error) {

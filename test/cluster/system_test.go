@@ -114,7 +114,7 @@ func (s *system) at(n *cluster.Node) (*harness.Harness, *client.Client) {
 	h := harness.Start(s.t, harness.Options{
 		URL: n.URL(), Agents: []sdk.Agent{{Spec: adder()}}, Model: sdktest.ModelFunc(reply),
 	})
-	calc, err := service.New(adder().Services[0].Contract, service.Register(false))
+	calc, err := service.New(adder().Services[0].Contract, service.Unlisted())
 	check(s.t, err)
 	service.Handle(calc, func(_ context.Context, _ service.Call, in map[string]any) (map[string]any, error) {
 		return map[string]any{"sum": in["a"]}, nil

@@ -181,7 +181,7 @@ func (s *system) work(spec sdk.AgentSpec, open openStore) {
 
 func (s *system) serve(spec sdk.AgentSpec) {
 	s.t.Helper()
-	calc, err := service.New(spec.Services[0].Contract, service.Register(false))
+	calc, err := service.New(spec.Services[0].Contract, service.Unlisted())
 	check(s.t, err)
 	service.Handle(calc, func(_ context.Context, _ service.Call, in map[string]any) (map[string]any, error) {
 		return map[string]any{"sum": in["a"], "why": s.result()}, nil

@@ -225,6 +225,34 @@ func TestSDKs_KeepAnAnswerUntilThereIsRoom(t *testing.T) {
 	}
 }
 
+// Nor does it stay there when its call has come to its time: nobody waits for it any more.
+func TestSDKs_GiveUpAnAnswerThatNobodyWaitsFor(t *testing.T) {
+	t.Parallel()
+	for name, service := range map[string]func(*testing.T) command{
+		"python": func(t *testing.T) command { return pythonSDKService(t, "unsendable_sdk.py") },
+		"node":   func(t *testing.T) command { return nodeSDKService(t, "unsendable_sdk.mjs") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, docContract(t), 10*time.Second, city("Bern"))
+			s := said{w, run(t, service(t), w.host)}
+			s.eventually("serving weather.forecast")
+			w.PublishRaw("agentd.in.local.other.desk."+wire.NewRunKey("other").String()+".x", nil)
+			w.limitAnswers(1)
+			r := w.start("trip")
+			s.eventually("not stored yet: maximum messages exceeded")
+			if got := w.results(r); len(got) != 1 || !got[0].IsError {
+				t.Errorf("the model was told %+v", got)
+			}
+			w.settled()
+			if n := len(w.answers()); n != 0 {
+				t.Errorf("there are %d answers", n)
+			}
+			s.times(1, "CALLED Bern")
+		})
+	}
+}
+
 // limitAnswers sets how many messages the stream of answers may have.
 func (w *world) limitAnswers(most int64) {
 	w.t.Helper()

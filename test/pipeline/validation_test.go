@@ -35,7 +35,7 @@ func strict() sdk.AgentSpec {
 // serve runs a service of the harness's contract until the test ends.
 func serve[Out any](t *testing.T, h *harness.Harness, c sdk.Contract, handle func(in map[string]any) (Out, error)) {
 	t.Helper()
-	s, err := service.New(c, service.Register(false))
+	s, err := service.New(c, service.Unlisted())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ test("a run that no worker could read is not started", async () => {
   for (const [data, options] of [
     [{}, { name: "a\nb" }], [{}, { key: "k\u0000" }], [{}, { name: "n".repeat(9000) }], [{}, { accessControl: "\u007f" }], [{ a: "\ud800" }, {}],
     [{}, { name: 4711 }], [{}, { name: 0 }], [{}, { key: 7 }], [{}, { key: 0 }], [{}, { type: 7 }], [{}, { accessControl: 7 }], [{}, { traceparent: true }],
-    [{}, { tracestate: 7 }], [{}, { require: "send_mail" }], [{}, { require: [7] }], [{}, { require: [""] }], [{}, { require: { 0: "send_mail" } }],
+    [{}, { tracestate: 7 }], [{}, { require: "send_mail" }], [{}, { require: [7] }], [{}, { require: [""] }], [{}, { token: 500 }], [{}, { require: { 0: "send_mail" } }],
     [{}, { tokens: -5 }], [{}, { tokens: 1.5 }], [{}, { tokens: "500" }], [{}, { tokens: NaN }], [{}, { tokens: 2 ** 60 }], [{}, { constraints: [] }],
     [{}, { constraints: "read_only" }], [{}, { constraints: { n: NaN } }], [{}, { constraints: { allow: ["x".repeat(9000)] } }], [{}, { tags: ["a"] }],
     [{}, { tags: { A: "1" } }], [{}, { tags: { a: "1,b=2" } }], [{}, { tags: { a: 7 } }], [{}, { tags: { a: "é".repeat(65) } }], [{}, { tags: new Map([["a", "1"]]) }],
@@ -63,11 +63,15 @@ test("decisions say what they are on", () => {
   assert.deepEqual(decisionOn(batch, { decision: "allow", calls: [{ call: "c2" }, { call: "c1", decision: "deny" }] }), {
     decision: "allow", calls: [{ call: "c2", args_sha256: "b" }, { call: "c1", decision: "deny", args_sha256: "a" }],
   });
+  assert.deepEqual(decisionOn(one, { decision: "allow", reason: null, calls: undefined, uses: 1 }), { decision: "allow", uses: 1, args_sha256: "a" });
+  assert.deepEqual(decisionOn(batch, { decision: "allow", calls: [{ call: "c1", reason: null }] }), { decision: "allow", calls: [{ call: "c1", args_sha256: "a" }] });
   for (const [request, decision] of [
     [one, { decision: "alow" }], [one, {}], [one, { decision: "allow", args_sha256: "b" }], [one, { decision: "allow", all: true }],
     [one, { decision: "allow", calls: [{ call: "c1" }] }], [batch, { decision: "allow" }], [batch, { decision: "allow", all: true, calls: [{ call: "c1" }] }],
     [batch, { decision: "allow", all: true, args_sha256: "b" }], [batch, { decision: "allow", calls: [{ call: "c3" }] }],
     [batch, { decision: "allow", calls: [{ call: "c1", args_sha256: "b" }] }], [batch, { decision: "allow", calls: [{ call: "c1", decision: "dney" }] }],
+    [one, { decision: "allow", use: 1 }], [one, { decision: "allow", reasn: null }], [batch, { decision: "allow", calls: [{ call: "c1", scope: "run" }] }],
+    [batch, { decision: "allow", calls: "c1" }], [batch, { decision: "allow", calls: ["c1"] }],
   ]) {
     assert.throws(() => decisionOn(request, decision), { code: "decision_refused" }, JSON.stringify(decision));
   }

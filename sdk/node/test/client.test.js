@@ -58,6 +58,56 @@ test("an operator cancels the run of somebody else under no name", async () => {
   assert.match(nc.sent.at(-1)[0], /\.bob$/);
 });
 
+test("an answer says where it goes", async () => {
+  const question = { type: "agentd.question.ask", call: "c1", event: "c1", domain: "human.interaction", schema: "agentd:/agentd/question/ask/1.0.0" };
+  const nc = answering((subject) => (subject.startsWith("agentd.get.") ? { waiting: [question] } : { seq: 1 }));
+  const id = await new Client(nc, { who: "ann" }).answer(run, "in May");
+  const [subject, event] = nc.sent.at(-1);
+  assert.match(subject, /^agentd\.in\.human_interaction\.agentd_question_ask\.desk\.\d{3}\.[a-z2-7]{26}\.c1\.ann$/);
+  assert.deepEqual([event.id, `${event.to}.ann`, event.parentid, event.dataschema, event.data], [id, subject, "c1", question.schema, { answer: "in May" }]);
+});
+
+test("what no stream takes may be taken later", async () => {
+  const client = new Client(answering(() => ({ error: { code: 503, err_code: 10077, description: "maximum bytes exceeded" } })), { who: "ann" });
+  await assert.rejects(client.start("desk", {}), { name: "Unavailable", code: "unavailable", retryable: true, message: /maximum bytes exceeded/ });
+});
+
+/** A connection on which the end of a run is looked for, and is what answer says. */
+function waiting(answer) {
+  const nc = answering(answer);
+  nc.subscribe = () => ({ closed: new Promise(() => {}), unsubscribe() {}, getSubject: () => "" });
+  return nc;
+}
+
+const end = { specversion: "1.0", id: "t", source: "desk", type: "desk.done", data: { response: "stored" } };
+
+test("what the server has put in the place of an end is none", async () => {
+  const acknowledged = { stream: "AGENTD_DONE", seq: 7 };
+  const served = (own) => {
+    const h = headers();
+    for (const name of ["Nats-Stream", ...own]) h.set(name, "AGENTD_DONE");
+    return Object.defineProperty({ ...acknowledged }, "headers", { value: h });
+  };
+  const answers = [served([]), end];
+  assert.deepEqual((await new Client(waiting(() => answers.shift())).wait(run)).data, { response: "stored" });
+  await assert.rejects(new Client(waiting(() => served(["Content-Type"]))).wait(run), { code: "invalid_event" });
+});
+
+test("who waits for long keeps nothing of it", async (t) => {
+  let looks = 0;
+  const { then } = Promise.prototype, reactions = new Map();
+  t.mock.method(Promise.prototype, "then", function (...given) {
+    reactions.set(this, (reactions.get(this) ?? 0) + 1);
+    return then.apply(this, given);
+  });
+  const any = t.mock.method(AbortSignal, "any"); // each leaves a reference with the signals that it is of
+  const nc = waiting(() => (++looks < 5 ? {} : end));
+  await new Client(nc).wait(run, { signal: new AbortController().signal });
+  assert.equal(looks, 5);
+  assert.equal(any.mock.callCount(), 0);
+  assert.ok(Math.max(0, ...reactions.values()) < 3, `one promise has ${Math.max(...reactions.values())} reactions`);
+});
+
 test("what is said of a run is in its init event", async () => {
   const nc = answering(() => ({ seq: 1 })), client = new Client(nc, { who: "ann" });
   await client.start("travel.desk", { message: "hello" }, {

@@ -45,6 +45,26 @@ test("where a URL says tls, nobody logs in without it", async () => {
   }
 });
 
+test("a login that is refused for a while is tried again", async () => {
+  const answers = ["PONG", "-ERR 'Authorization Violation'", "-ERR 'Authorization Violation'", "-ERR 'Authorization Violation'", "PONG"], sockets = [];
+  const server = createServer((socket) => {
+    const answer = answers.shift();
+    sockets.push(socket);
+    socket.on("error", () => {});
+    socket.write('INFO {"server_id":"x","version":"2.12.0","max_payload":1048576,"auth_required":true,"headers":true}\r\n');
+    socket.on("data", () => (answer === "PONG" ? socket.write("PONG\r\n") : socket.end(`${answer}\r\n`)));
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const nc = await connect({ servers: `127.0.0.1:${server.address().port}`, user: "ann", pass: "pw", reconnectDelayHandler: () => 1 });
+  const again = (async () => {
+    for await (const { type } of nc.status()) if (type === "reconnect") return type;
+  })();
+  sockets[0].destroy();
+  assert.equal(await Promise.race([again, nc.closed().then(() => "closed")]), "reconnect");
+  await nc.close();
+  server.close();
+});
+
 test("no error tells the login in a URL", async () => {
   for (const [url, code] of [
     ["nats://ann:s3cret%@127.0.0.1:4222", "config"], ["nats://ann:s3cret@127.0.0.1:1", undefined], ["nats://ann:s3cret@[", "config"],

@@ -13,14 +13,16 @@ function silent(milestones = () => []) {
   const nc = {
     asked: 0, subscribed: 0, isClosed: () => false, isDraining: () => false, publish() {},
     status: () => ({ [Symbol.asyncIterator]: () => ({ next: () => new Promise(() => {}) }), stop() {} }),
-    subscribe() {
+    heard: {},
+    subscribe(subject, { callback }) {
       nc.subscribed++;
+      nc.heard[subject.split(".")[1]] = (of, event) => callback(null, { subject: of ?? subject, json: () => event });
       return { closed: new Promise(() => {}), unsubscribe: () => nc.subscribed-- };
     },
     async request() {
       nc.asked++;
       const told = await milestones();
-      return { json: () => ({ milestones: told }) };
+      return Array.isArray(told) ? { json: () => ({ milestones: told }) } : told;
     },
   };
   return nc;
@@ -43,6 +45,25 @@ test("who stood still for longer than workers remember them asks for what was mi
   t.mock.timers.setTime(30_001);
   await after(5000, 3);
   assert.equal((await next).value.rev, 7);
+  await following.return();
+});
+
+test("who cannot be told now asks again", async (t) => {
+  t.mock.timers.enable({ apis: ["Date", "setInterval", "setTimeout"], now: 0 });
+  for (const code of ["internal", "unavailable"]) {
+    const answers = [{ headers: { get: () => code } }, [live("run.finished", 1)]], next = new Client(silent(() => answers.shift())).follow(run).next();
+    await turn();
+    await turn();
+    t.mock.timers.tick(1000);
+    assert.equal((await next).value.rev, 1, code);
+  }
+});
+
+test("what somebody has delivered there is not told", async () => {
+  const nc = silent(), { next, following } = await followed(nc);
+  nc.heard.stream("agentd.in.local.other", {});
+  nc.heard.stream(undefined, live("run.finished", 1));
+  assert.equal((await next).value.rev, 1);
   await following.return();
 });
 

@@ -81,6 +81,21 @@ test("a root is one token, and names its streams", () => {
   for (const root of ["Acme", "a.b", "*", "é", "a".repeat(65)]) assert.throws(() => wire.root(root), { code: "config" });
 });
 
+test("what is forbidden is what the server says is, and not what has such a name", async () => {
+  const request = (message) => wire.request({ isClosed: () => false, request: async () => { throw new Error(message); } }, "x", "");
+  await assert.rejects(request("no responders: 'agentd.in.human_interaction.agentd_permission_request.desk'"), { name: "Unavailable", retryable: true });
+  await assert.rejects(request(`Permissions Violation for Publish to "agentd.get.desk"`), { code: "permission_denied", retryable: false });
+});
+
+test("a time is one of RFC 3339", () => {
+  for (const [text, want] of [
+    ["1970-01-01T00:00:01Z", 1000], ["1970-01-01T01:00:00.5+01:00", 500], ["1970-01-01T00:00:00.123456789Z", 123], [5, NaN], ["5", NaN], ["2020", NaN],
+    ["2020-01-01", NaN], ["2020-01-01T00:00:00", NaN], ["soon", NaN], [undefined, NaN], [null, NaN],
+  ]) {
+    assert.equal(wire.instant(text), want, String(text));
+  }
+});
+
 test("an answer goes nowhere but where the call was delivered", () => {
   assert.throws(() => wire.replySubject("agentd.in.local.weather_forecast.desk.253.run.call"), { code: "invalid_event" });
 });

@@ -14,7 +14,7 @@ from . import wire
 from .answers import PERMISSION, PLAN, QUESTION, TURN, answered, check_decision, decided
 from .errors import AgentdError, RunFailed, Unavailable
 from .limits import limits
-from .transport import Message, Transport
+from .transport import Transport
 
 ASK_AGAIN, WATCH_EVERY = 1.0, 5.0
 # How long workers know of an announcement.
@@ -107,16 +107,19 @@ class Client:
         async with contextlib.AsyncExitStack() as leaving:
             subscription = await self._transport.subscribe(f"{self._root}.stream.{self._address(run)}")
             leaving.push_async_callback(subscription.unsubscribe)
-            lost = asyncio.Event()
+            lost, again = asyncio.Event(), asyncio.Event()
             lost.set()  # what is between the mark and now
-            leaving.callback(self._transport.on_reconnect(lost.set))
+            leaving.callback(self._transport.on_reconnect(again.set))
             asked = await self._transport.subscribe(f"{self._root}.watch.ask")
             leaving.push_async_callback(asked.unsubscribe)
             await self._announce(run)
-            announcing = asyncio.create_task(self._keep_announcing(run, asked, lost))
+            leaving.push_async_callback(_end, asyncio.create_task(_hear_asking(asked, again)))
+            announcing = asyncio.create_task(self._keep_announcing(run, again, lost))
             leaving.push_async_callback(_end, announcing)
             at, whole = after, after == (0, 0)
             while True:
+                if announcing.done():
+                    await announcing  # it has failed: nothing more would be told
                 if subscription.missed or lost.is_set():
                     subscription.missed = False
                     lost.clear()
@@ -135,9 +138,13 @@ class Client:
                 if told and told[-1].type == "run.finished":  # a run that was retried goes on after an end
                     return
                 try:
-                    live = _live(json.loads((await subscription.next(ASK_AGAIN)).data))
+                    message = await subscription.next(ASK_AGAIN)
                 except TimeoutError:
                     continue
+                # Whoever may make a consumer may have other messages delivered here: they keep the subject that they came on.
+                if message.subject != subscription.subject:
+                    continue
+                live = _live(json.loads(message.data))
                 if live.ephemeral:
                     yield live
                 elif live.mark > at:
@@ -153,21 +160,18 @@ class Client:
         """Workers tell the live events of a run to who announces that they read them."""
         await self._transport.publish(f"{self._root}.watch.{self._address(run)}")
 
-    async def _keep_announcing(self, run: Run, asked: Any, lost: asyncio.Event) -> None:
-        """Announces again when a worker asks, and in time. What was told before all workers knew, or after they had forgotten, was
-        missed."""
+    async def _keep_announcing(self, run: Run, again: asyncio.Event, lost: asyncio.Event) -> None:
+        """Announces again at once when again is set, as workers may not know of it, and in time. What was told before all workers knew, or
+        after they had forgotten, was missed."""
         known, last = False, monotonic()
         while True:
             was_known = known
             try:
-                await asked.next(WATCH_EVERY)
+                async with asyncio.timeout(WATCH_EVERY):
+                    await again.wait()
+                again.clear()
                 known = was_known = False
             except TimeoutError:
-                known = True
-            except AgentdError as e:
-                if e.code != "permission_denied":
-                    raise
-                await asyncio.sleep(WATCH_EVERY)  # it may not hear workers ask
                 known = True
             missed = not was_known or monotonic() - last > WATCH_LASTS
             await self._announce(run)
@@ -209,7 +213,7 @@ class Client:
             while True:
                 with contextlib.suppress(Unavailable):  # where the connection is closed, the subscription says so
                     if found := await self._stored(subject):
-                        return wire.decode(found.data)
+                        return found
                 try:  # what is heard may be an end that the stream has refused: it only says when to look
                     await subscription.next(pause)
                     pause = LOOK_FIRST
@@ -323,8 +327,8 @@ class Client:
 
     async def _ask_on(self, subject: str, query: dict[str, Any]) -> dict[str, Any]:
         answer = await self._transport.request(subject, json.dumps(query).encode(), timeout=10)
-        code, text = answer.headers.get("Nats-Service-Error-Code"), answer.headers.get("Nats-Service-Error", "")
-        if code:
+        if code := answer.header("Nats-Service-Error-Code"):
+            text = answer.header("Nats-Service-Error")
             raise Unavailable(text) if code == "unavailable" else AgentdError(code, text)
         return json.loads(answer.data)
 
@@ -344,9 +348,26 @@ class Client:
                 return told
             after = told[-1].mark
 
-    async def _stored(self, subject: str) -> Message | None:
+    async def _stored(self, subject: str) -> dict[str, Any] | None:
+        """The event that is stored on a subject. What the server itself has put there is none: it answers a request on whatever reply subject
+        that names. No program publishes events without a header."""
         found = await self._transport.request(f"$JS.API.DIRECT.GET.{wire.stream(self._root, 'DONE')}.{subject}")
-        return found if found.status == 0 and found.data else None
+        if found.status or not found.data:
+            return None
+        try:
+            return wire.decode(found.data)
+        except AgentdError:
+            if any(not name.lower().startswith("nats-") for name in found.headers):
+                raise
+            return None
+
+
+async def _hear_asking(asked: Any, again: asyncio.Event) -> None:
+    """Sets again when a worker asks who watches. It may not be let hear that; a connection that is closed the follower notices itself."""
+    with contextlib.suppress(AgentdError):
+        while True:
+            await asked.next()
+            again.set()
 
 
 async def _end(task: asyncio.Task[None]) -> None:

@@ -6,7 +6,7 @@ import json
 import logging
 
 from .errors import AgentdError, Unavailable
-from .transport import Message, Transport
+from .transport import Headers, Message, Transport
 
 log = logging.getLogger("agentd.service")
 
@@ -25,7 +25,7 @@ async def send(transport: Transport, root: str, service: str, message: Message, 
         return True
     subject = ".".join((root, "dlq", error.code, *delivered, service))
     why = {"agentd-reason": error.code, "agentd-detail": _line(str(error)), "agentd-subject": message.subject}
-    own = {name: value for name, value in message.headers.items() if not name.lower().startswith(("nats-", *_OURS))}
+    own = {name: values for name, values in message.headers.items() if not name.lower().startswith(("nats-", *_OURS))}
     try:
         try:
             return await _store(transport, subject, message.data, own | why)
@@ -40,8 +40,8 @@ async def send(transport: Transport, root: str, service: str, message: Message, 
         return True
 
 
-async def _store(transport: Transport, subject: str, data: bytes, headers: dict[str, str]) -> bool:
-    headers = headers | {"Nats-Expected-Last-Subject-Sequence": "0"}
+async def _store(transport: Transport, subject: str, data: bytes, headers: Headers) -> bool:
+    headers = {**headers, "Nats-Expected-Last-Subject-Sequence": "0"}
     error = json.loads((await transport.request(subject, data, headers)).data).get("error")
     if not error or error.get("err_code") == WRONG_LAST_SEQUENCE:
         return True  # or it was stored by an earlier delivery

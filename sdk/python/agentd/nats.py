@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from . import wire
 from .errors import AgentdError, Unavailable
-from .transport import Message
+from .transport import Headers, Message
 
 log = logging.getLogger("agentd.nats")
 
@@ -154,7 +154,7 @@ class Connection:
         self._reconnected.append(call)
         return lambda: self._reconnected.remove(call)
 
-    async def publish(self, subject: str, data: bytes = b"", headers: dict[str, str] | None = None, reply: str = "") -> None:
+    async def publish(self, subject: str, data: bytes = b"", headers: Headers | None = None, reply: str = "") -> None:
         """Sends a message; nobody says that it arrived. Waits while the connection is lost. Raises AgentdError: too_large, and
         Unavailable when it is closed."""
         await self._ready.wait()
@@ -167,7 +167,7 @@ class Connection:
         await self._send(operation.encode() + b"\r\n" + head + data + b"\r\n")
 
     async def request(
-        self, subject: str, data: bytes = b"", headers: dict[str, str] | None = None, timeout: float = 5.0
+        self, subject: str, data: bytes = b"", headers: Headers | None = None, timeout: float = 5.0
     ) -> Message:
         self._numbers += 1
         reply = f"{self._inbox}.{self._numbers}"
@@ -350,13 +350,13 @@ class Connection:
             return
         for subject, answer in self._replies.values():
             if f'ublish to "{subject}"' in text and not answer.done():
-                answer.set_exception(_forbidden("publish on", subject))
+                answer.set_exception(forbidden("publish on", subject))
         for subscription in self._subscriptions.values():
             if f'ubscription to "{subscription.subject}"' in text:
-                subscription.end(_forbidden("subscribe to", subscription.subject))
+                subscription.end(forbidden("subscribe to", subscription.subject))
 
 
-def _forbidden(what: str, subject: str) -> AgentdError:
+def forbidden(what: str, subject: str) -> AgentdError:
     return AgentdError("permission_denied", f"the NATS server does not let this user {what} {subject}")
 
 
@@ -411,23 +411,24 @@ def checked_size(subject: str, head: bytes, data: bytes, most: int) -> int:
     return size
 
 
-def header_block(headers: dict[str, str] | None) -> bytes:
+def header_block(headers: Headers | None) -> bytes:
     if not headers:
         return b""
-    if any(c in name + value for name, value in headers.items() for c in "\r\n"):
+    lines = [f"{name}: {value}" for name, values in headers.items() for value in ([values] if isinstance(values, str) else values)]
+    if any(c in line for line in lines for c in "\r\n"):
         raise ValueError("a header has a line break")
-    return ("NATS/1.0\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n").encode()
+    return "\r\n".join(("NATS/1.0", *lines, "", "")).encode()
 
 
-def parse_headers(block: bytes) -> tuple[dict[str, str], int]:
+def parse_headers(block: bytes) -> tuple[dict[str, list[str]], int]:
     """The headers of a message, and the status of one that the server itself sent."""
     if not block:
         return {}, 0
-    first, *lines = block.decode("utf-8", errors="replace").split("\r\n")
+    first, *lines = re.split(r"[\r\n]+", block.decode("utf-8", errors="replace"))
     words = first.split()
-    headers = {}
+    headers: dict[str, list[str]] = {}
     for line in lines:
         name, colon, value = line.partition(":")
         if colon:
-            headers[name.strip()] = value.strip()
+            headers.setdefault(name.strip(), []).append(value.strip())
     return headers, int(words[1]) if len(words) > 1 and words[1].isdigit() else 0

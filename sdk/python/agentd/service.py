@@ -19,6 +19,7 @@ from . import files, letters, wire
 from .errors import AgentdError, ToolError, Unavailable
 from .letters import WRONG_LAST_SEQUENCE
 from .transport import Message, Transport, connect
+from .trouble import Trouble, reason
 
 log = logging.getLogger("agentd.service")
 
@@ -184,37 +185,6 @@ def _overdue() -> AgentdError:
     return AgentdError("deadline_exceeded", "the service took too long", retryable=True)
 
 
-class _Trouble:
-    """Why no calls of a consumer come: said once, and again when the reason is another one, or when they come again."""
-
-    def __init__(self, consumer: str):
-        self.consumer, self.reason = consumer, ""
-
-    def missing(self) -> None:
-        self._say(logging.ERROR, f"the consumer {self.consumer} does not exist: run agentd provision, with a configuration that has the contract")
-
-    def failed(self, error: Exception) -> None:
-        self._say(logging.WARNING, f"no calls of the consumer {self.consumer} come: {_reason(error)}")
-
-    def refused(self, status: int) -> None:
-        self._say(logging.WARNING, f"the server answered a pull of the consumer {self.consumer} with {status}")
-
-    def over(self) -> None:
-        if self.reason:
-            log.info("calls of the consumer %s come again", self.consumer)
-        self.reason = ""
-
-    def _say(self, level: int, reason: str) -> None:
-        if reason != self.reason:
-            log.log(level, "%s", reason)
-        self.reason = reason
-
-
-def _reason(error: Exception) -> str:
-    """What an error says; a TimeoutError has no text of its own."""
-    return str(error) or "the server does not answer"
-
-
 def _call_in(message: Message) -> dict[str, Any]:
     """The call in a delivery. Its subject and the event say the same: who may do what is decided by subjects. Raises AgentdError: invalid_event."""
     event, tokens = wire.decode(message.data), message.subject.split(".")
@@ -261,10 +231,15 @@ class _Serving:
 
     async def _hear(self, subject: str) -> None:
         if self.service.hear_voids:
-            async for message in await self.transport.subscribe(subject):
-                # Whoever may make a consumer may have other messages delivered here: they keep the subject that they came on.
-                if _kind(message.subject) == "void":
-                    self._void(message.subject)
+            try:
+                async for message in await self.transport.subscribe(subject):
+                    # Whoever may make a consumer may have other messages delivered here: they keep the subject that they came on.
+                    if _kind(message.subject) == "void":
+                        self._void(message.subject)
+            except AgentdError as e:
+                if e.code != "permission_denied":
+                    raise
+                log.warning("voided calls may be noticed late: %s", e.message)
 
     def _void(self, subject: str) -> None:
         name = subject.rsplit(".", 1)[1]
@@ -278,7 +253,7 @@ class _Serving:
     async def _consumers(self, name: str) -> list[str]:
         """The consumers that have the service's calls, each as the server knows it: one on AGENTD_OUT, or one on each of the streams
         that calls are divided into, which the first of these says."""
-        trouble, out = _Trouble(name), wire.stream(self.service.root, "OUT")
+        trouble, out = Trouble(name), wire.stream(self.service.root, "OUT")
         while not self.stop.is_set():
             try:
                 for stream in (out, f"{out}_0"):
@@ -300,7 +275,7 @@ class _Serving:
 
     async def _pull(self, consumer: str) -> None:
         """Takes calls of a consumer while there are free slots, until stop is set."""
-        trouble = _Trouble(consumer)
+        trouble = Trouble(consumer)
         stopping = asyncio.create_task(self.stop.wait())
         try:
             while not self.stop.is_set():
@@ -319,7 +294,7 @@ class _Serving:
                     try:
                         await self._take(message)
                     except Exception as e:
-                        log.warning("a call is left to another delivery: %s", _reason(e))
+                        log.warning("a call is left to another delivery: %s", reason(e))
         finally:
             stopping.cancel()
 
@@ -332,7 +307,7 @@ class _Serving:
             return
         self._begin(message)
 
-    async def _next(self, consumer: str, trouble: _Trouble) -> Message | None:
+    async def _next(self, consumer: str, trouble: Trouble) -> Message | None:
         try:
             if trouble.reason and not await self._exists(consumer):
                 trouble.missing()
@@ -380,23 +355,28 @@ class _Serving:
         name = message.subject.rsplit(".", 1)[1]
         if _kind(message.subject) == "void":
             self._void(message.subject)
-            task = asyncio.create_task(self.transport.publish(message.reply, b"+ACK"))
+            task = self._acknowledge(message)
         elif name in self.active:  # the delivery in hand settles this one too
             self.free.release()
             return
         elif name in self.remembered:  # nobody waits for it
-            task = asyncio.create_task(self.transport.publish(message.reply, b"+ACK"))
+            task = self._acknowledge(message)
         else:
             task = asyncio.create_task(self._handle(message))
             self.active[name] = task
 
         def ended(_: asyncio.Task[None]) -> None:
             self.free.release()
+            if task.cancelled() and task in self.voided:  # before it began, and so before it could settle its delivery
+                self._acknowledge(message)
             self.voided.discard(task)
             if self.active.get(name) is task:
                 del self.active[name]
 
         task.add_done_callback(ended)
+
+    def _acknowledge(self, message: Message) -> asyncio.Task[None]:
+        return asyncio.create_task(self.transport.publish(message.reply, b"+ACK"))
 
     async def _handle(self, message: Message) -> None:
         extending = asyncio.create_task(self._extend(message))
@@ -408,7 +388,7 @@ class _Serving:
                 raise  # the service ends: the call is another's, who waits for its answer
             log.info("call %s was voided while it was handled", message.subject.rsplit(".", 1)[1])
             await self.transport.publish(message.reply, b"+ACK")
-        except Unavailable as e:
+        except AgentdError as e:
             log.warning("a call is left to another delivery: %s", e)
         except Exception:
             log.exception("a call is left to another delivery")
@@ -467,6 +447,8 @@ class _Serving:
         try:
             return await self._store(subject, answer)
         except AgentdError as e:
+            if e.code not in ("too_large", "invalid_event"):
+                raise
             log.error("the answer to call %s cannot be sent: %s", answer["parentid"], e)
             large = AgentdError("too_large", "the answer is larger than the broker takes")
             return await self._store(subject, self._failure(answer, large if e.code == "too_large" else INTERNAL))
@@ -490,7 +472,7 @@ class _Serving:
             except Unavailable as e:
                 if not e.retryable:
                     raise
-                why = _reason(e)
+                why = reason(e)
             log.warning("the answer to call %s is not stored yet: %s", event["parentid"], why)
             tried += 1
             await asyncio.sleep(next(pauses))

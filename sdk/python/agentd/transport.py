@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Any, AsyncIterator, Callable, Protocol
+from typing import Any, AsyncIterator, Callable, Mapping, Protocol, Sequence
+
+
+# Headers to send: each with a value, or with several.
+Headers = Mapping[str, str | Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message as it was delivered. status is that of a server's own message, such as 408; 0 is none."""
+    """A message as it was delivered, each of its headers with all its values. status is that of a server's own message, such as 408; 0 is
+    none."""
 
     subject: str
     data: bytes
     reply: str = ""
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, list[str]] = field(default_factory=dict)
     status: int = 0
+
+    def header(self, name: str) -> str:
+        """The first value of a header; "" where there is none."""
+        return next(iter(self.headers.get(name, ())), "")
 
 
 class Subscription(Protocol):
@@ -36,12 +45,12 @@ class Transport(Protocol):
 
     user: str
 
-    async def publish(self, subject: str, data: bytes = b"", headers: dict[str, str] | None = None, reply: str = "") -> None:
+    async def publish(self, subject: str, data: bytes = b"", headers: Headers | None = None, reply: str = "") -> None:
         """Raises AgentdError: too_large for more than the server takes, which is not sent."""
         ...
 
     async def request(
-        self, subject: str, data: bytes = b"", headers: dict[str, str] | None = None, timeout: float = 5.0
+        self, subject: str, data: bytes = b"", headers: Headers | None = None, timeout: float = 5.0
     ) -> Message:
         """The answer. Raises as publish does, Unavailable when nobody listens or answers in time, and AgentdError: permission_denied."""
         ...

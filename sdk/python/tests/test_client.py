@@ -14,7 +14,7 @@ NAMED, PLAIN = "agentd.get.desk.ann", "agentd.get.desk"
 
 
 def error(code):
-    return Message("", b"", headers={"Nats-Service-Error-Code": code, "Nats-Service-Error": "no"})
+    return Message("", b"", headers={"Nats-Service-Error-Code": [code], "Nats-Service-Error": ["no"]})
 
 
 def status(**members):
@@ -47,6 +47,7 @@ class Connection:
         self.user, self.answers = user, answers
         self.requested, self.published, self.subscriptions, self.stored = [], [], [], []
         self.on_publish = lambda subject: None
+        self.reconnected = lambda: None
 
     async def request(self, subject, data=b"", headers=None, timeout=5.0):
         self.requested.append(subject)
@@ -69,6 +70,7 @@ class Connection:
         return self.subscriptions[-1]
 
     def on_reconnect(self, call):
+        self.reconnected = call
         return lambda: None
 
 
@@ -171,20 +173,65 @@ class Following(unittest.IsolatedAsyncioTestCase):
             await asyncio.gather(following, return_exceptions=True)
 
 
-class Waiting(unittest.IsolatedAsyncioTestCase):
-    async def test_an_end_that_is_heard_counts_when_it_is_stored(self):
-        def end(response):
-            event = {"specversion": "1.0", "id": "t-1", "source": "desk", "type": "desk.done", "data": {"response": response}}
-            return Message("", json.dumps(event).encode())
+    async def test_who_is_connected_again_says_at_once_that_they_read(self):
+        connection = Connection(plain=[status(), status(milestones=[milestone(1, "run.finished")])])
+        with mock.patch.object(clients, "WATCH_EVERY", 60), mock.patch.object(clients, "ASK_AGAIN", 0.001):
+            following = asyncio.create_task(self.told(connection))
+            async with asyncio.timeout(5):
+                while not connection.requested:
+                    await asyncio.sleep(0)
+                connection.reconnected()
+                while len(connection.published) < 2:  # workers may have asked meanwhile who reads
+                    await asyncio.sleep(0)
+                self.assertEqual(await following, ["run.finished"])
 
-        connection = Connection(done=[Message("", b"", status=404), Message("", b"", status=404), end("stored")])
+    async def test_ends_where_it_can_announce_no_more(self):
+        connection = Connection(plain=[status()])
+
+        def announce(subject):
+            if len(connection.published) == 2:
+                raise BufferError("full")
+
+        connection.on_publish = announce
+        with mock.patch.object(clients, "WATCH_EVERY", 0.001), mock.patch.object(clients, "ASK_AGAIN", 0.001), self.assertRaises(BufferError):
+            await self.told(connection)
+        self.assertEqual(connection.subscriptions, [])
+
+    async def test_what_somebody_has_delivered_there_is_not_told(self):
+        connection = Connection(plain=[status()])
+        following = asyncio.create_task(self.told(connection))
+        async with asyncio.timeout(5):
+            while not connection.requested:
+                await asyncio.sleep(0)
+            stream = connection.subscriptions[0]
+            for subject, event in (("agentd.in.local.other", {}), (stream.subject, milestone(1, "run.finished"))):
+                stream.messages.put_nowait(Message(subject, json.dumps(event).encode()))
+            self.assertEqual(await following, ["run.finished"])
+
+
+class Waiting(unittest.IsolatedAsyncioTestCase):
+    def end(self, response):
+        event = {"specversion": "1.0", "id": "t-1", "source": "desk", "type": "desk.done", "data": {"response": response}}
+        return Message("", json.dumps(event).encode())
+
+    async def test_what_the_server_has_put_in_the_place_of_an_end_is_none(self):
+        acknowledged, of_server = b'{"stream":"AGENTD_DONE","seq":7}', {"Nats-Stream": ["AGENTD_DONE"]}
+        connection = Connection(done=[Message("", acknowledged, headers=of_server), self.end("stored")])
+        self.assertEqual((await Client(connection).wait(RUN, timeout=5)).data, {"response": "stored"})
+        connection = Connection(done=[Message("", acknowledged, headers=of_server | {"Content-Type": ["application/json"]})])
+        with self.assertRaises(AgentdError) as caught:
+            await Client(connection).wait(RUN, timeout=5)
+        self.assertEqual(caught.exception.code, "invalid_event")
+
+    async def test_an_end_that_is_heard_counts_when_it_is_stored(self):
+        connection = Connection(done=[Message("", b"", status=404), Message("", b"", status=404), self.end("stored")])
         with mock.patch.object(clients, "LOOK_FIRST", 60):  # what is heard has it look
             waiting = asyncio.create_task(Client(connection).wait(RUN))
             async with asyncio.timeout(5):
                 while not connection.subscriptions:
                     await asyncio.sleep(0)
                 for _ in range(2):
-                    connection.subscriptions[0].messages.put_nowait(end("refused"))
+                    connection.subscriptions[0].messages.put_nowait(self.end("refused"))
                 self.assertEqual((await waiting).data, {"response": "stored"})
 
 

@@ -6,7 +6,7 @@ import unittest
 
 from agentd import Client, Run
 from agentd.errors import AgentdError, Unavailable
-from agentd.nats import Connection, _login
+from agentd.nats import Connection, _login, header_block, parse_headers
 
 
 class Connected(unittest.IsolatedAsyncioTestCase):
@@ -138,6 +138,21 @@ class Connected(unittest.IsolatedAsyncioTestCase):
         requests = [asyncio.create_task(self.connection.request("forbidden")) for _ in range(2)]
         for answer in await asyncio.gather(*requests, return_exceptions=True):
             self.assertEqual((type(answer), answer.code), (AgentdError, "permission_denied"))
+
+
+class Headers(unittest.TestCase):
+    def test_have_all_their_values(self):
+        block = b"NATS/1.0\r\nA: 1\r\nA: 2\r\nB: 3\r\n\r\n"
+        self.assertEqual(header_block({"A": ["1", "2"], "B": "3"}), block)
+        self.assertEqual(parse_headers(block), ({"A": ["1", "2"], "B": ["3"]}, 0))
+
+    def test_can_be_sent_as_they_came(self):
+        headers, status = parse_headers(b"NATS/1.0 503\r\nA: 1\nB: 2\rC: 3\r\n\r\n")
+        self.assertEqual((headers, status), ({"A": ["1"], "B": ["2"], "C": ["3"]}, 503))
+        self.assertEqual(header_block(headers), b"NATS/1.0\r\nA: 1\r\nB: 2\r\nC: 3\r\n\r\n")
+        for name, value in (("A", "1\n"), ("A\r", "1")):
+            with self.assertRaises(ValueError):
+                header_block({name: [value]})
 
 
 class Login(unittest.IsolatedAsyncioTestCase):

@@ -6,12 +6,12 @@ from unittest import mock
 
 from agentd import nats
 from agentd.errors import Unavailable
-from agentd.service import _Trouble
+from agentd.trouble import Trouble as Said
 
 
 class Trouble(unittest.TestCase):
     def test_is_said_once(self):
-        trouble = _Trouble("c")
+        trouble = Said("c")
         with self.assertLogs("agentd.service", "INFO") as said:
             for error in (TimeoutError(), TimeoutError(), Unavailable("the stream is away")):
                 trouble.failed(error)

@@ -170,6 +170,56 @@ class Serving(unittest.IsolatedAsyncioTestCase):
                 await until(lambda: len(connection.settled) == 3)
         self.assertEqual((len(connection.answers), called), (1, [CALL]))
 
+    async def test_a_call_that_is_voided_before_it_begins_is_acknowledged(self):
+        served, connection = Service(CONTRACT), Connection()
+        served.handle()(sunny)
+        serving = service._Serving(served, connection, asyncio.Event())
+        await serving.free.acquire()
+        serving._begin(delivery())
+        serving._void(DELIVERED.replace(".out.", ".void."))
+        await until(lambda: connection.settled)
+        self.assertEqual((connection.settled, connection.answers, serving.active), ([b"+ACK"], [], {}))
+
+    async def test_who_may_not_hear_of_voids_says_so(self):
+        class Refused(Inbox):
+            def __aiter__(self):
+                return self
+
+            async def __anext__(self):
+                raise AgentdError("permission_denied", "the NATS server does not let this user subscribe")
+
+        class Hearing(Connection):
+            async def subscribe(self, subject):
+                return Refused(subject, []) if ".void." in subject else await super().subscribe(subject)
+
+        logging.disable(logging.NOTSET)
+        served = Service(CONTRACT)
+        served.handle()(sunny)
+        with self.assertLogs("agentd.service", "WARNING") as logged:
+            task = asyncio.create_task(served.serve(Hearing()))
+            await until(lambda: any("late" in line for line in logged.output))
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        self.assertIn("voided calls may be noticed late: the NATS server does not let this user subscribe", logged.output[-1])
+
+    async def test_an_answer_that_may_not_be_stored_now_is_left_to_another_delivery(self):
+        refusals, other = [AgentdError("permission_denied", "no")], CALL.replace("c1-0", "c1-1")
+
+        class Refusing(Connection):
+            async def request(self, subject, data=b"", headers=None, timeout=5.0):
+                if subject.startswith("agentd.in.") and refusals:
+                    raise refusals.pop()
+                return await super().request(subject, data, headers, timeout)
+
+        served = Service(CONTRACT, hear_voids=False)
+        served.handle()(sunny)
+        connection = Refusing(delivery(), delivery(DELIVERED.replace(CALL, other), id=other))
+        task = asyncio.create_task(served.serve(connection))
+        await until(lambda: connection.settled)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        self.assertEqual([answer["parentid"] for answer in connection.answers], [other])
+
     async def test_a_call_that_is_due_is_not_begun(self):
         called = []
 
@@ -293,7 +343,8 @@ class Serving(unittest.IsolatedAsyncioTestCase):
     async def test_what_is_not_a_call_is_a_dead_letter(self):
         other = wire.run_key("other")
         for message, detail in (
-            (Message(DELIVERED, b"{", SETTLE, {"A": "b", "Nats-Msg-Id": "1", "agentd-settled": "x", "Agentd-Reason": "y"}), "the body is not a CloudEvent"),
+            (Message(DELIVERED, b"{", SETTLE, {"A": ["b", "c"], "Nats-Msg-Id": ["1"], "agentd-settled": ["x"], "Agentd-Reason": ["y"]}),
+             "the body is not a CloudEvent"),
             (delivery(id="another"), "the event's id is not that of its subject"), (delivery(subject="other"), "the event's run is not that of its subject"),
             (delivery(DELIVERED.replace(wire.run_key("trip"), other)), "the event's run is not that of its subject"),
         ):
@@ -304,7 +355,7 @@ class Serving(unittest.IsolatedAsyncioTestCase):
                 [(subject, headers, data)] = connection.letters
                 self.assertEqual((subject, data), (LETTER, message.data))
                 self.assertTrue(headers.pop("agentd-detail").startswith(f"invalid_event: {detail}"))
-                own = {"A": "b"} if message.headers else {}
+                own = {"A": ["b", "c"]} if message.headers else {}
                 self.assertEqual(headers, own | {
                     "agentd-reason": "invalid_event", "agentd-subject": message.subject, "Nats-Expected-Last-Subject-Sequence": "0",
                 })
@@ -324,7 +375,7 @@ class Serving(unittest.IsolatedAsyncioTestCase):
                 connection.messages += [delivery(id="another"), delivery()]
                 await until(lambda: connection.answers and len(connection.settled) == 1 + settled)
             self.assertEqual(len(connection.letters), 1)
-        large = Message(DELIVERED, b"x" * (2**20 + 1), SETTLE.replace("$JS.ACK.", "$JS.ACK.hub.account.") + ".random", {"A": "b"})
+        large = Message(DELIVERED, b"x" * (2**20 + 1), SETTLE.replace("$JS.ACK.", "$JS.ACK.hub.account.") + ".random", {"A": ["b"]})
         async with self.serving(sunny, large) as (connection, _):
             await until(lambda: connection.settled)
         [(subject, headers, data)] = connection.letters

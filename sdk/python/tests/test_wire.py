@@ -120,8 +120,8 @@ class Hostile(unittest.TestCase):
             self.assertEqual(caught.exception.code, "config")
 
     def test_headers(self):
-        self.assertEqual(parse_headers(b"NATS/1.0 408 Request Timeout\r\nA: b:c\r\n\r\n"), ({"A": "b:c"}, 408))
-        self.assertEqual(parse_headers(b"NATS/1.0\r\n\xff: 1\r\n\r\n"), ({"\ufffd": "1"}, 0))
+        self.assertEqual(parse_headers(b"NATS/1.0 408 Request Timeout\r\nA: b:c\r\n\r\n"), ({"A": ["b:c"]}, 408))
+        self.assertEqual(parse_headers(b"NATS/1.0\r\n\xff: 1\r\n\r\n"), ({"\ufffd": ["1"]}, 0))
         self.assertEqual(parse_headers(b""), ({}, 0))
 
 

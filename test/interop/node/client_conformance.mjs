@@ -9,7 +9,7 @@ const nc = await connect();
 const client = new Client(nc);
 
 const requests = {
-  start: async ({ agent, data, accesscontrol, ...options }) => ({ run: await client.start(agent, data, { ...options, accessControl: accesscontrol }) }),
+  start: async ({ do: _, agent, data, accesscontrol, ...options }) => ({ run: await client.start(agent, data, { ...options, accessControl: accesscontrol }) }),
   status: async ({ run }) => ({ status: await client.status(run) }),
   wait: async ({ run }) => ({ result: await client.wait(run) }),
   async list({ agent, status }) {
