@@ -209,6 +209,12 @@ func (w *world) consumerInfo() *jetstream.ConsumerInfo {
 	return c.CachedInfo()
 }
 
+// served waits until a service asks for calls: a process may take long to start.
+func (w *world) served() {
+	w.t.Helper()
+	w.eventually("the service asks for calls", func() bool { return w.consumerInfo().NumWaiting > 0 })
+}
+
 // shorten makes deliveries to the service last for ackWait only.
 func (w *world) shorten() {
 	w.t.Helper()
