@@ -133,7 +133,7 @@ func TestAgents_WrongInputIsAResultForTheCaller(t *testing.T) {
 
 func TestAgents_DeadlineOfACallCancelsTheRunAndAllBelow(t *testing.T) {
 	t.Parallel()
-	h := family(t, asksDown(), func(parent, _, _ *sdk.AgentSpec) { parent.Services[0].TimeoutMillis = 5000 })
+	h := family(t, asksDown(), func(parent, _, _ *sdk.AgentSpec) { parent.Services[0].TimeoutMillis = 15_000 })
 	r := h.Run("parent", hello())
 	child := called(h.Suspended(r, 1), 0)
 	clerk := called(h.Suspended(child, 1), 0)
@@ -182,7 +182,7 @@ func TestAgents_CancelOfTheOneInTheMiddleIsAResultAbove(t *testing.T) {
 
 func TestAgents_DeadlineOfTheRunCancelsThoseBelow(t *testing.T) {
 	t.Parallel()
-	h := family(t, asksDown(), func(parent, _, _ *sdk.AgentSpec) { parent.Limits.DeadlineMillis = 5000 })
+	h := family(t, asksDown(), func(parent, _, _ *sdk.AgentSpec) { parent.Limits.DeadlineMillis = 15_000 })
 	r := h.Run("parent", hello())
 	child := called(h.Suspended(r, 1), 0)
 	clerk := called(h.Suspended(child, 1), 0)
