@@ -32,7 +32,7 @@ const (
 	// quick is how long the slowest of a hundred lists may take.
 	quick = 100 * time.Millisecond
 	// patience is how long a program may take for anything.
-	patience = 30 * time.Second
+	patience = time.Minute
 )
 
 // A console in a process of its own keeps within its memory, however many runs its index has, and lists them quickly.
