@@ -20,6 +20,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/sdk"
+	"agentd/test/poll"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -350,16 +351,7 @@ func (w *world) leases(n int) {
 
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(deadline)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-late:
-			w.t.Fatalf("never happened: %s", what)
-		}
-	}
+	poll.Until(w.t, deadline, what, ok)
 }
 
 func receive[T any](t *testing.T, what string, ch <-chan T) T {
