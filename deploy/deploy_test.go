@@ -30,6 +30,7 @@ import (
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 	"agentd/sdk/worker"
+	"agentd/test/poll"
 	"agentd/test/ports"
 )
 
@@ -157,11 +158,7 @@ func read(t *testing.T, url string) string {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); <-time.After(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s does not come", what)
-		}
-	}
+	poll.Until(t, patience, what, holds)
 }
 
 // rare is what a worker measures that does not happen in metrics: another worker's death, waiting for a minute, answers, a reply

@@ -13,13 +13,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/redis/go-redis/v9"
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/state/redistest"
+	"agentd/test/poll"
 	"agentd/test/ports"
 )
 
@@ -187,9 +187,5 @@ func (c *clinic) serve() (ready func() string, log *output) {
 
 func (c *clinic) until(what string, holds func() bool) {
 	c.t.Helper()
-	for deadline := time.Now().Add(wait); !holds(); <-time.After(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			c.t.Fatalf("never: %s", what)
-		}
-	}
+	poll.Until(c.t, wait, what, holds)
 }

@@ -20,6 +20,7 @@ import (
 	"agentd/internal/requests"
 	"agentd/sdk"
 	"agentd/sdk/wire"
+	"agentd/test/poll"
 )
 
 // signingKey writes an Ed25519 key as a person would have it, and returns it with its path.
@@ -186,9 +187,5 @@ func (g *guarded) eventually(what string, holds func() bool) {
 // holds waits until something does.
 func (s *system) holds(what string, holds func() bool) {
 	s.t.Helper()
-	for deadline := time.Now().Add(wait); !holds(); <-time.After(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("never: %s", what)
-		}
-	}
+	poll.Until(s.t, wait, what, holds)
 }

@@ -14,6 +14,7 @@ import (
 	"agentd/sdk"
 
 	"agentd/sdk/wire"
+	"agentd/test/poll"
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
@@ -152,16 +153,7 @@ func stored(t *testing.T, c *Conn, z Zone) uint64 {
 // eventually waits until ok.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(deadline)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("never happened: %s", what)
-		}
-	}
+	poll.Until(t, deadline, what, ok)
 }
 
 // receive waits for a value.

@@ -191,7 +191,7 @@ func tryMany(ctx context.Context, s *session) error {
 }
 
 func tryCopies(ctx context.Context, s *session) error {
-	copied, err := start(s.Options, s.server.URL())
+	copied, err := s.second(ctx)
 	if err != nil {
 		return err
 	}
@@ -207,6 +207,25 @@ func tryCopies(ctx context.Context, s *session) error {
 		return failed("the second copy ended: %s", copied.end())
 	}
 	return nil
+}
+
+// second starts another copy of the program, and waits until it asks for calls too, or has ended. One that waits until it is needed does
+// neither, which is no defect.
+func (s *session) second(ctx context.Context) (*program, error) {
+	before := map[broker.Zone]int64{}
+	if err := s.eachBacklog(ctx, func(z broker.Zone, b broker.Backlog) { before[z] = b.Pulls }); err != nil {
+		return nil, err
+	}
+	copied, err := start(s.Options, s.server.URL())
+	if err != nil {
+		return nil, err
+	}
+	err = s.untilBacklogs(ctx, s.Patience, func(z broker.Zone, b broker.Backlog) bool { return copied.over() || b.Pulls > before[z] })
+	if err != nil && !errors.Is(err, errLate) {
+		copied.kill()
+		return nil, err
+	}
+	return copied, nil
 }
 
 // begun waits for an answer to any of the calls.

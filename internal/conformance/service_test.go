@@ -111,9 +111,12 @@ type foreign struct {
 func (f *foreign) has(defect string) bool { return f.defect == defect }
 
 func (f *foreign) serve(ctx context.Context) error {
-	if f.has("exclusive") {
+	if f.has("exclusive") || f.has("exclusive-late") {
 		lock, err := os.OpenFile(os.Getenv("CONFORMANCE_TEST_LOCK"), os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
+			if f.has("exclusive-late") {
+				<-time.After(2 * time.Second) // it takes so long to start
+			}
 			return err
 		}
 		defer lock.Close()
@@ -148,7 +151,9 @@ func (f *foreign) serve(ctx context.Context) error {
 	consuming, err := consumer.Consume(func(m jetstream.Msg) {
 		if f.has("acks-ahead") {
 			_ = m.Ack()
-			time.AfterFunc(time.Duration(f.handled.Add(1))*50*time.Millisecond, func() { f.handle(m) })
+			if f.handled.Add(1) == 1 { // the others are never come to
+				f.handle(m)
+			}
 			return
 		}
 		working.Go(func() { f.handle(m) })

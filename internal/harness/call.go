@@ -16,6 +16,7 @@ type Call struct {
 	// Event is the call, Subject where it was delivered.
 	Event   wire.Event
 	Subject string
+	at      place
 }
 
 // Call waits for the next call of a contract type, in the order of publication. Every call is seen once.
@@ -23,6 +24,7 @@ func (h *Harness) Call(contractType string) *Call {
 	h.t.Helper()
 	select {
 	case c := <-h.callsOf(contractType):
+		h.returned(c.at)
 		return c
 	case <-time.After(h.o.Patience):
 		h.t.Fatalf("no call of %s came", contractType)
@@ -34,11 +36,13 @@ func (h *Harness) Call(contractType string) *Call {
 // a test, when the run is done.
 func (h *Harness) NoCall(contractType string) {
 	h.t.Helper()
-	select {
-	case c := <-h.callsOf(contractType):
-		h.t.Fatalf("unexpected call %s of %s", c.Event.ID, contractType)
-	default:
+	if d := h.unseen(broker.ZoneOut, h.callFilter(contractType)); d != nil {
+		h.t.Fatalf("unexpected call of %s on %s", contractType, d.Subject())
 	}
+}
+
+func (h *Harness) callFilter(contractType string) string {
+	return h.conn.Subjects().Root() + ".out.*." + wire.NameToken(contractType) + ".>"
 }
 
 func (h *Harness) callsOf(contractType string) chan *Call {
@@ -49,7 +53,7 @@ func (h *Harness) callsOf(contractType string) chan *Call {
 	}
 	calls := make(chan *Call, 1024)
 	h.calls[contractType] = calls
-	filter := h.conn.Subjects().Root() + ".out.*." + wire.NameToken(contractType) + ".>"
+	filter := h.callFilter(contractType)
 	h.background(func(ctx context.Context) error {
 		return h.conn.Watch(ctx, broker.ZoneOut, []string{filter}, true, func(d broker.Delivery) bool {
 			event, err := wire.DecodeEvent(d.Headers(), d.Data())
@@ -57,7 +61,7 @@ func (h *Harness) callsOf(contractType string) chan *Call {
 				h.t.Errorf("call on %s: %v", d.Subject(), err)
 				return true
 			}
-			calls <- &Call{h: h, Event: event, Subject: d.Subject()}
+			calls <- &Call{h: h, Event: event, Subject: d.Subject(), at: placeOf(d)}
 			return true
 		})
 	})

@@ -103,7 +103,9 @@ type Harness struct {
 	started bool
 	mu      sync.Mutex
 	calls   map[string]chan *Call
-	dead    chan DeadLetter
+	dead    chan deadLetter
+	// seen are the messages that the test was given.
+	seen map[place]bool
 }
 
 type running struct {
@@ -117,7 +119,7 @@ type running struct {
 func Start(t testing.TB, o Options) *Harness {
 	t.Helper()
 	o.Patience = cmp.Or(o.Patience, DefaultPatience())
-	h := &Harness{t: t, o: o, log: slog.New(slog.NewTextHandler(t.Output(), nil)), calls: map[string]chan *Call{}}
+	h := &Harness{t: t, o: o, log: slog.New(slog.NewTextHandler(t.Output(), nil)), calls: map[string]chan *Call{}, seen: map[place]bool{}}
 	ctx := t.Context()
 	h.server = h.startServer()
 	var err error
@@ -407,25 +409,6 @@ func (h *Harness) Suspended(r Run, n int) core.State {
 	})
 }
 
-// DeadLetter is a message that could not be handled.
-type DeadLetter struct {
-	Reason, Detail, Subject string
-	Data                    []byte
-}
-
-func (h *Harness) watchDeadLetters() {
-	h.dead = make(chan DeadLetter, 256)
-	h.background(func(ctx context.Context) error {
-		return h.conn.Watch(ctx, broker.ZoneDLQ, []string{h.conn.Subjects().All(wire.KindDLQ)}, true, func(d broker.Delivery) bool {
-			h.dead <- DeadLetter{
-				Reason: d.Header("agentd-reason"), Detail: d.Header("agentd-detail"), Subject: d.Header("agentd-subject"),
-				Data: d.Data(),
-			}
-			return true
-		})
-	})
-}
-
 // background runs f until the test ends.
 func (h *Harness) background(f func(context.Context) error) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(h.t.Context()))
@@ -437,26 +420,4 @@ func (h *Harness) background(f func(context.Context) error) {
 			h.t.Errorf("in the background: %v", err)
 		}
 	})
-}
-
-// DeadLetter waits for the next dead letter.
-func (h *Harness) DeadLetter() DeadLetter {
-	h.t.Helper()
-	select {
-	case d := <-h.dead:
-		return d
-	case <-time.After(h.o.Patience):
-		h.t.Fatal("no dead letter came")
-	}
-	return DeadLetter{}
-}
-
-// NoDeadLetter fails if there is a dead letter that DeadLetter has not returned.
-func (h *Harness) NoDeadLetter() {
-	h.t.Helper()
-	select {
-	case d := <-h.dead:
-		h.t.Fatalf("dead letter %+v", d)
-	default:
-	}
 }

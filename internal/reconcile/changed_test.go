@@ -138,11 +138,11 @@ func TestScheduled_RemovesHistoriesInTime(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	b := r.ended("say")[0]
-	short := func(o *reconcile.Options) { o.History = 4 * time.Minute }
+	short := func(o *reconcile.Options) { o.History = 4 * time.Hour }
 	r.scheduled(short)
-	r.later(59 * time.Second)
+	r.later(59 * time.Minute)
 	r.wantLooked("before a quarter of the time", r.scheduled(short), looked{})
-	r.later(4 * time.Minute)
+	r.later(4 * time.Hour)
 	r.wantLooked("when it has passed", r.scheduled(short), looked{All: true})
 	if h := r.head(b); h.Purged == nil {
 		t.Error("the history is still there")

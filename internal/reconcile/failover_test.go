@@ -17,8 +17,8 @@ import (
 
 // pair is a server with a replica, which a sentinel puts in its place when it is gone.
 type pair struct {
-	rig             *rig
-	server, replica *redistest.Server
+	rig                       *rig
+	server, replica, sentinel *redistest.Server
 }
 
 // replicated has the store behind a sentinel.
@@ -26,11 +26,8 @@ func (p *pair) replicated(r *rig) {
 	p.rig = r
 	p.server = redistest.StartServer(r.t, "--repl-diskless-sync-delay", "0")
 	p.replica = redistest.StartReplica(r.t, p.server)
-	sentinel := redistest.StartSentinel(r.t, "journal", p.server)
-	for name, value := range map[string]string{"down-after-milliseconds": "500", "failover-timeout": "2000"} {
-		p.ask(sentinel, "SENTINEL", "SET", "journal", name, value)
-	}
-	store, _, err := redisstore.Open(r.t.Context(), "redis+sentinel://"+sentinel.Addr()+"/journal", redisstore.Options{})
+	p.sentinel = redistest.StartSentinel(r.t, "journal", p.server)
+	store, _, err := redisstore.Open(r.t.Context(), "redis+sentinel://"+p.sentinel.Addr()+"/journal", redisstore.Options{})
 	r.check("open redis", err)
 	r.t.Cleanup(func() { r.check("close redis", store.Close()) })
 	r.store = store
@@ -60,9 +57,13 @@ func (p *pair) part() {
 	p.rig.check("close", c.Close())
 }
 
-// fail has the server die, and the replica take its place.
+// fail has the server die, and the replica take its place. The sentinel is impatient from now on only: a server that is merely slow stays
+// in its place.
 func (p *pair) fail() {
 	p.rig.t.Helper()
+	for name, value := range map[string]string{"down-after-milliseconds": "500", "failover-timeout": "2000"} {
+		p.ask(p.sentinel, "SENTINEL", "SET", "journal", name, value)
+	}
 	p.server.Kill()
 	p.replica.Resume()
 	p.rig.await("the replica takes its place", func() bool {

@@ -11,6 +11,7 @@ import (
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/sdk"
+	"agentd/test/poll"
 )
 
 // begun is a run that was started.
@@ -48,12 +49,7 @@ func (r *rig) child(b begun) begun {
 // await polls until holds.
 func (r *rig) await(what string, holds func() bool) {
 	r.t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); {
-		if time.Now().After(deadline) {
-			r.t.Fatalf("%s: not within %s", what, patience)
-		}
-		<-time.After(2 * time.Millisecond)
-	}
+	poll.Until(r.t, patience, what, holds)
 }
 
 // head is the run's head; the zero Head if it has no journal.

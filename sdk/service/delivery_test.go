@@ -84,7 +84,7 @@ func TestServe_DoesNotBeginACallTwiceInOneProgram(t *testing.T) {
 	t.Parallel()
 	g := newGate("once")
 	s := weather(t, g.handle)
-	w := start(t, s)
+	w := startExpiring(t, s)
 	w.run(Server{heartbeat: time.Hour}, s) // so that the delivery expires while the handler runs
 	c := w.call(s, `{"city":"Bern"}`)
 	receive(t, "the call", g.entered)
@@ -227,7 +227,7 @@ func TestRun_CallThatOutlastsTheGraceIsLeftToAnother(t *testing.T) {
 	t.Parallel()
 	g := newGate("first")
 	s := weather(t, g.handle)
-	w := start(t, s)
+	w := startExpiring(t, s)
 	stop := w.run(Server{Grace: time.Millisecond}, s)
 	c := w.call(s, `{"city":"Bern"}`)
 	receive(t, "the call", g.entered)
@@ -321,7 +321,7 @@ func TestServe_AnswersWithoutAHandlerThatHangs(t *testing.T) {
 	t.Parallel()
 	g := newGate("late")
 	s := weather(t, g.stubborn, Concurrency(1))
-	w := start(t, s)
+	w := startExpiring(t, s)
 	var begun atomic.Int64
 	due := make(chan struct{})
 	first := func(ctx context.Context, at time.Time) (context.Context, context.CancelFunc) {

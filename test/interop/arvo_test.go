@@ -63,7 +63,7 @@ func TestArvo_WhatItAnswersAndWhatItIsSilentAbout(t *testing.T) {
 	}
 	w := newWorld(t, arvoContract(t), 10*time.Second, calls...)
 	p := run(t, c, w.host)
-	w.eventually("the service asks for calls", func() bool { return w.consumerInfo().NumWaiting > 0 })
+	w.served()
 	got := w.results(w.start("trip 1"))
 	for i, tt := range cases {
 		if got[i].IsError != (tt.code != "") || !strings.Contains(got[i].Text, tt.want) || !strings.Contains(got[i].Text, string(tt.code)) {

@@ -68,10 +68,12 @@ type said struct {
 	p *process
 }
 
-// times fails the test unless the program has said a text so often.
+// times fails the test unless the program says a text so often. What it has said by now may be on its way.
 func (s said) times(want int, text string) {
 	s.w.t.Helper()
-	if got := strings.Count(s.p.log.String(), text); got != want {
+	count := func() int { return strings.Count(s.p.log.String(), text) }
+	s.w.eventually(text, func() bool { return count() >= want })
+	if got := count(); got != want {
 		s.w.t.Errorf("%q is said %d times, want %d", text, got, want)
 	}
 }

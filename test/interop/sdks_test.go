@@ -142,6 +142,7 @@ func TestSDKs_GiveUpWhatIsDue(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, docContract(t), 5*time.Second, city("Limbo"), city("Bern"))
 			run(t, service(t), w.host)
+			w.served()
 			got := w.results(w.start("trip"))
 			if len(got) != 2 || !strings.Contains(got[0].Text, string(sdk.CodeDeadline)) || !strings.Contains(got[1].Text, "sunny in Bern") {
 				t.Errorf("the model was told %+v", got)
@@ -181,11 +182,7 @@ func TestSDKs_AnswersThatCannotBeSent(t *testing.T) {
 			}
 			w := newWorld(t, docContract(t), time.Minute, calls...)
 			p := run(t, service.command(t), w.host)
-			began := time.Now()
 			told := w.results(w.start("trip"))
-			if took := time.Since(began); took > broker.CallWait {
-				t.Errorf("it took %s: calls were delivered again", took)
-			}
 			for i, c := range cities {
 				if !strings.Contains(told[i].Text, want[c]) || told[i].IsError != (c != "Bern") {
 					t.Errorf("%s: the model was told %+v, want %s", c, told[i], want[c])
@@ -195,6 +192,9 @@ func TestSDKs_AnswersThatCannotBeSent(t *testing.T) {
 				}
 			}
 			w.settled()
+			if n := w.consumerInfo().Delivered.Consumer; n != uint64(len(cities)) {
+				t.Errorf("%d calls were delivered %d times", len(cities), n)
+			}
 			w.NoDeadLetter()
 		})
 	}

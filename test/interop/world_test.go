@@ -27,6 +27,7 @@ import (
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 	"agentd/sdk/wire"
+	"agentd/test/poll"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -209,6 +210,12 @@ func (w *world) consumerInfo() *jetstream.ConsumerInfo {
 	return c.CachedInfo()
 }
 
+// served waits until a service asks for calls: a process may take long to start.
+func (w *world) served() {
+	w.t.Helper()
+	w.eventually("the service asks for calls", func() bool { return w.consumerInfo().NumWaiting > 0 })
+}
+
 // shorten makes deliveries to the service last for ackWait only.
 func (w *world) shorten() {
 	w.t.Helper()
@@ -230,16 +237,7 @@ func (w *world) settled() {
 
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(harness.Patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-late:
-			w.t.Fatalf("never happened: %s", what)
-		}
-	}
+	poll.Until(w.t, harness.Patience, what, ok)
 }
 
 // result is what the model is told of a call.

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/test/poll"
 )
 
 // callable is an agent that can be a tool of others; its model has its name.
@@ -133,7 +135,7 @@ func TestAgents_WrongInputIsAResultForTheCaller(t *testing.T) {
 
 func TestAgents_DeadlineOfACallCancelsTheRunAndAllBelow(t *testing.T) {
 	t.Parallel()
-	h := family(t, asksDown(), func(parent, _, _ *sdk.AgentSpec) { parent.Services[0].TimeoutMillis = 5000 })
+	h := family(t, asksDown(), func(parent, _, _ *sdk.AgentSpec) { parent.Services[0].TimeoutMillis = 15_000 })
 	r := h.Run("parent", hello())
 	child := called(h.Suspended(r, 1), 0)
 	clerk := called(h.Suspended(child, 1), 0)
@@ -182,7 +184,7 @@ func TestAgents_CancelOfTheOneInTheMiddleIsAResultAbove(t *testing.T) {
 
 func TestAgents_DeadlineOfTheRunCancelsThoseBelow(t *testing.T) {
 	t.Parallel()
-	h := family(t, asksDown(), func(parent, _, _ *sdk.AgentSpec) { parent.Limits.DeadlineMillis = 5000 })
+	h := family(t, asksDown(), func(parent, _, _ *sdk.AgentSpec) { parent.Limits.DeadlineMillis = 15_000 })
 	r := h.Run("parent", hello())
 	child := called(h.Suspended(r, 1), 0)
 	clerk := called(h.Suspended(child, 1), 0)
@@ -285,14 +287,11 @@ func TestAgents_VoidThatOvertakesItsCall(t *testing.T) {
 // handled waits until the agent child has done with the first n messages of AGENTD_OUT.
 func handled(t *testing.T, h *harness.Harness, n uint64) {
 	t.Helper()
-	for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); <-time.After(2 * time.Millisecond) {
+	poll.Until(t, harness.Patience, fmt.Sprintf("message %d is handled", n), func() bool {
 		var done uint64
 		for _, info := range consumersOf(t, h.Conn(), broker.AgentConsumers("child")[3]) {
 			done += info.AckFloor.Stream
 		}
-		if done >= n {
-			return
-		}
-	}
-	t.Fatalf("message %d was not handled", n)
+		return done >= n
+	})
 }

@@ -2,9 +2,9 @@ package pipeline
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"agentd/sdk/wire"
 
@@ -13,6 +13,7 @@ import (
 	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/test/poll"
 )
 
 // A cancel that is handled before the init event of its run waits for it.
@@ -52,14 +53,11 @@ func TestEarly_MessageIsHeard(t *testing.T) {
 // delivered waits until a consumer has handed out the first n messages of its stream.
 func delivered(t *testing.T, h *harness.Harness, ref broker.ConsumerRef, n uint64) {
 	t.Helper()
-	for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); <-time.After(2 * time.Millisecond) {
+	poll.Until(t, harness.Patience, fmt.Sprintf("message %d is delivered to %v", n, ref), func() bool {
 		var come uint64
 		for _, info := range consumersOf(t, h.Conn(), ref) {
 			come += info.Delivered.Stream
 		}
-		if come >= n {
-			return
-		}
-	}
-	t.Fatalf("message %d was not delivered to %v", n, ref)
+		return come >= n
+	})
 }

@@ -43,7 +43,7 @@ func (m *absentee) Generate(_ context.Context, req sdk.ModelRequest, _ func(sdk.
 	defer m.mu.Unlock()
 	switch {
 	case m.replies == 0:
-		return sdk.ModelReply{}, unreachable
+		return sdk.ModelReply{}, away(20 * time.Second)
 	case m.replies > 0:
 		m.replies--
 	}

@@ -68,8 +68,13 @@ func (p *provider) calls() int {
 	return p.asked
 }
 
-// unreachable asks for a pause in which no run is sent to see whether the model answers, so that a test can look on.
-var unreachable = &sdk.Error{Code: sdk.CodeUnavailable, Message: "the model cannot be reached", Retryable: true, RetryAfter: 20 * time.Second}
+// away asks for a pause in which no run is sent to see whether the model answers.
+func away(pause time.Duration) *sdk.Error {
+	return &sdk.Error{Code: sdk.CodeUnavailable, Message: "the model cannot be reached", Retryable: true, RetryAfter: pause}
+}
+
+// unreachable is away for so long that a test can look on.
+var unreachable = away(time.Hour)
 
 // onBothStores runs a test with its runs in JetStream and in Redis.
 func onBothStores(t *testing.T, test func(t *testing.T, open func(*broker.Conn) runner.Store)) {
@@ -111,7 +116,7 @@ func TestParked_RunWaitsForItsModelAndGoesOn(t *testing.T) {
 	onBothStores(t, func(t *testing.T, open func(*broker.Conn) runner.Store) {
 		limited := &sdk.Error{Code: sdk.CodeRateLimited, Message: "slow down", Retryable: true, RetryAfter: time.Hour}
 		key := sdk.Errorf(sdk.CodeConfig, "the key is wrong")
-		p := &provider{failures: []error{limited, unreachable, key, errors.New("dial: no route")}}
+		p := &provider{failures: []error{limited, away(20 * time.Second), key, errors.New("dial: no route")}}
 		r := startRig(t, rig{specs: []sdk.AgentSpec{desk()}, model: p, slots: 1, openStore: open}, 0)
 		r.answerSums("", nil)
 		r.work(0)
@@ -272,13 +277,25 @@ func TestParked_AbsorbsWhatComes(t *testing.T) {
 func TestParked_OneIsSentWhereAllWait(t *testing.T) {
 	t.Parallel()
 	onBothStores(t, func(t *testing.T, open func(*broker.Conn) runner.Store) {
-		p := &provider{failures: []error{&sdk.Error{Code: sdk.CodeUnavailable, Message: "the model cannot be reached", Retryable: true}}}
+		p := &provider{failures: []error{away(0)}}
 		r := startRig(t, rig{specs: []sdk.AgentSpec{desk()}, model: p, openStore: open}, 0)
 		r.answerSums("", nil)
 		r.work(0)
 		runs := []harness.Run{r.begin("waits"), r.begin("waits, too")}
-		r.marks(r.parked(runs[0], 1).Key, len(runs))
-		until := r.head(runs[1]).Parked.Until
+		var key string
+		var until int64 // the later of the times
+		r.until("both wait", func() bool {
+			until = 0
+			for _, run := range runs {
+				p := r.head(run).Parked
+				if p == nil || p.Until == 0 { // it is not there yet, or asks
+					return false
+				}
+				key, until = p.Key, max(until, p.Until)
+			}
+			return true
+		})
+		r.marks(key, len(runs))
 		p.answer()
 		for _, run := range runs {
 			wantResponse(t, r.end(run), "three")
@@ -296,7 +313,7 @@ func TestParked_GoesOnAtItsTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the first pause is 30 s")
 	}
-	p := &provider{failures: []error{unreachable}}
+	p := &provider{failures: []error{away(20 * time.Second)}}
 	r := startRig(t, rig{specs: []sdk.AgentSpec{desk()}, model: p}, 0)
 	r.answerSums("", nil)
 	r.work(0)
@@ -318,7 +335,7 @@ func TestParked_DeadlineEndsTheRun(t *testing.T) {
 	t.Parallel()
 	p := &provider{failures: []error{unreachable}}
 	spec := desk()
-	spec.Limits.DeadlineMillis = 2000
+	spec.Limits.DeadlineMillis = (10 * time.Second).Milliseconds() // in which the model is asked once
 	r := startRig(t, rig{specs: []sdk.AgentSpec{spec}, model: p}, 0)
 	r.answerSums("", nil)
 	r.work(0)
@@ -352,7 +369,7 @@ func TestParked_LeavesNoMark(t *testing.T) {
 		"cancelled": {time.Hour, func(r *rig, _ *provider, run harness.Run) {
 			r.control(run, wire.ControlCancel, `{"reason":"enough"}`)
 		}, sdk.CodeCancelled},
-		"too late": {5 * time.Second, func(*rig, *provider, harness.Run) {}, sdk.CodeDeadline},
+		"too late": {15 * time.Second, func(*rig, *provider, harness.Run) {}, sdk.CodeDeadline},
 		"failed": {time.Hour, func(r *rig, p *provider, run harness.Run) {
 			p.fail(sdk.Errorf(sdk.CodeModel, "the content filter stopped the reply"))
 			r.control(run, wire.ControlUnpark, `{}`)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -272,7 +273,7 @@ func TestPlanAttack_RetryOfOpenSteps(t *testing.T) {
 		`plan.add_step(step=1, text="note it") plan.add_step(step=2, text="add it") plan.add_step(step=3, after=[1, 2], text="mend it")`,
 	}}, calls: map[string]sdk.ModelReply{"add it": sdktest.Ask(add(1, 2))}}
 	spec, tools := planDesk(1)
-	spec.Limits.DeadlineMillis = 3000
+	spec.Limits.DeadlineMillis = (15 * time.Second).Milliseconds() // in which what comes before it has time to happen
 	made := record(tools)
 	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{{Spec: spec, Tools: tools}}, Model: models})
 	run := h.Run("desk", hello())
@@ -299,7 +300,7 @@ func TestPlanAttack_Undo(t *testing.T) {
 	models := &steering{planners: planners{plans: []string{mendingPlan + ` plan.add_step(step=3, after=[2], text="add it")
 plan.add_step(step=4, after=[3], text="note it")`}}, calls: map[string]sdk.ModelReply{"add it": sdktest.Ask(add(1, 2))}}
 	spec, tools := planDesk(3, 2)
-	spec.Limits.DeadlineMillis = 3000
+	spec.Limits.DeadlineMillis = (15 * time.Second).Milliseconds() // in which what comes before it has time to happen
 	spec.Undo = map[string]sdk.Undo{"mend": {Tool: "unmend", Args: map[string]json.RawMessage{"n": json.RawMessage(`"{{.Args.n}}"`)}}}
 	var mu sync.Mutex
 	var undone []string

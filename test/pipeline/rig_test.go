@@ -17,6 +17,7 @@ import (
 	"agentd/internal/runner"
 	"agentd/internal/worker"
 	"agentd/sdk"
+	"agentd/test/poll"
 	"agentd/test/ports"
 )
 
@@ -204,11 +205,7 @@ func (r *rig) head(run harness.Run) core.Head {
 
 func (r *rig) until(what string, holds func() bool) {
 	r.t.Helper()
-	for deadline := time.Now().Add(harness.Patience); !holds(); <-time.After(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			r.t.Fatalf("never: %s", what)
-		}
-	}
+	poll.Until(r.t, harness.Patience, what, holds)
 }
 
 // gate holds back whoever passes until it is opened, and counts who came.

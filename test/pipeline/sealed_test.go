@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"strings"
 	"testing"
-	"time"
 
 	"agentd/internal/broker"
 	"agentd/internal/core"
@@ -13,6 +12,7 @@ import (
 	"agentd/internal/state/sealed"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/test/poll"
 )
 
 // safe is the store of runs in JetStream, sealed with keys that a test changes while no worker runs.
@@ -103,12 +103,7 @@ func TestSealed_AMissingKeyLosesNothing(t *testing.T) {
 	s.turn(t, false, "b")
 	h.Restart()
 	h.Call("calc.add").Answer("calc.added", sum(3))
-	for deadline := time.Now().Add(harness.Patience); s.Ready() == nil; {
-		if time.Now().After(deadline) {
-			t.Fatal("a worker that cannot open a run stays ready")
-		}
-		<-time.After(2 * time.Millisecond)
-	}
+	poll.Until(t, harness.Patience, "a worker that cannot open a run is not ready", func() bool { return s.Ready() != nil })
 	// It serves what it can open.
 	other := h.Init("desk", hello())
 	other.Subject, other.ID = "other", "other"

@@ -74,7 +74,7 @@ func kinds(entries []core.Entry) string {
 func TestTimer_FiresWhileNoWorkerIsThere(t *testing.T) {
 	t.Parallel()
 	spec := desk()
-	spec.Services[0].TimeoutMillis = 3000 // the workers have stopped by then
+	spec.Services[0].TimeoutMillis = 10_000 // the workers have stopped by then
 	h := start(t, spec, sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("gave up")))
 	r := h.Run("desk", hello())
 	due := h.Suspended(r, 1).Timer

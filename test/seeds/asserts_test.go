@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"testing"
-	"time"
 
 	"agentd/sdk/wire"
 
@@ -15,6 +14,7 @@ import (
 	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/test/poll"
 )
 
 // start runs agents with one scripted model for all.
@@ -182,11 +182,7 @@ func taken[T any](t *testing.T, from <-chan T) (v T) {
 // await waits until holds.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(harness.DefaultPatience()); !holds(); <-time.After(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it never came to this: %s", what)
-		}
-	}
+	poll.Until(t, harness.DefaultPatience(), what, holds)
 }
 
 // statuses are the run's statuses after each entry.

@@ -208,16 +208,13 @@ func unmatchedDecisions(t *testing.T) {
 // givenBack waits until a message for the desk was delivered again.
 func givenBack(t *testing.T, h *harness.Harness) {
 	t.Helper()
-	for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); <-time.After(10 * time.Millisecond) {
+	await(t, "a message is delivered again", func() bool {
 		c, err := h.Conn().JetStream().Consumer(t.Context(), "AGENTD_IN", "agent_desk")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.CachedInfo().Delivered.Consumer > c.CachedInfo().Delivered.Stream {
-			return
-		}
-	}
-	t.Fatal("no message was delivered again")
+		return c.CachedInfo().Delivered.Consumer > c.CachedInfo().Delivered.Stream
+	})
 }
 
 // drained is row T22: those decisions that match nothing yet are kept.

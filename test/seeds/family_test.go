@@ -107,7 +107,7 @@ func asksAmongOthers(t *testing.T) {
 // asksForNothing: a parent that does not answer in time is waited for no longer, and one that answers no questions is not asked.
 func asksForNothing(t *testing.T) {
 	parent, child := aFamily()
-	child.Spec.Limits.QuestionTimeoutMillis = 300
+	child.Spec.Limits.QuestionTimeoutMillis = 3000
 	scripts := map[string]*sdktest.Model{
 		"desk":  sdktest.Script(callChild, sdktest.Say("let it wait"), sdktest.Say("done")),
 		"child": sdktest.Script(askColour, sdktest.Say("it is white")),

@@ -221,7 +221,6 @@ func mcpReleased(t *testing.T) {
 			a := desk(service("shop.find"))
 			set := program(t)
 			a.Toolsets = []sdk.Toolset{set}
-			a.Spec.Limits.DeadlineMillis = 2_000 // for the tool that hangs
 			h := start(t, sdktest.Script(sdktest.Ask(sdktest.Tool("program_pid", none)), path.next), a)
 			r := h.Run("desk", message("hello"))
 			path.then(h, r)

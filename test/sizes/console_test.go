@@ -20,6 +20,7 @@ import (
 	"agentd/internal/index"
 	"agentd/sdk/wire"
 	"agentd/test/capture"
+	"agentd/test/poll"
 	"agentd/test/ports"
 )
 
@@ -32,7 +33,7 @@ const (
 	// quick is how long the slowest of a hundred lists may take.
 	quick = 100 * time.Millisecond
 	// patience is how long a program may take for anything.
-	patience = 30 * time.Second
+	patience = time.Minute
 )
 
 // A console in a process of its own keeps within its memory, however many runs its index has, and lists them quickly.
@@ -61,7 +62,7 @@ func TestConsole_MemoryOfManyRuns(t *testing.T) {
 	console := p.start("console", "--config", config, "--nats", address, "--http", "127.0.0.1:0", "--index", t.TempDir(), "--as", "anna")
 	base := console.says(t, `console +(http://\S+)/`)
 	within := patience + time.Duration(runs)*time.Millisecond
-	await(t, within, "the console has all runs", func() bool {
+	poll.Until(t, within, "the console has all runs", func() bool {
 		return regexp.MustCompile(fmt.Sprintf(`>order %d<`, last)).MatchString(get(t, base+"/runs?q="+url.QueryEscape("run:"+strconv.Quote(fmt.Sprint("order ", last)))))
 	})
 	t.Logf("with %d runs in its index, the console has %d MB, and had at most %d", runs, console.memory("VmRSS"), console.memory("VmHWM"))
@@ -117,7 +118,7 @@ func publish(t *testing.T, address string, runs int) int {
 			t.Fatal(err)
 		}
 		if n%2000 == 1999 || n == runs-1 { // the server takes no more than it can store
-			await(t, patience, "the stream has the documents", func() bool {
+			poll.Until(t, patience, "the stream has the documents", func() bool {
 				state, err := conn.IndexState(t.Context())
 				return err == nil && state.Last >= uint64(n+1)
 			})
@@ -161,7 +162,7 @@ func (p programs) start(args ...string) program {
 func (p program) says(t *testing.T, pattern string) (found string) {
 	t.Helper()
 	expression := regexp.MustCompile(pattern)
-	await(t, patience, "it prints "+pattern, func() bool {
+	poll.Until(t, patience, "it prints "+pattern, func() bool {
 		m := expression.FindStringSubmatch(p.out.String())
 		if m != nil {
 			found = m[len(m)-1]
@@ -203,18 +204,4 @@ func get(t *testing.T, address string) string {
 		t.Fatalf("%s: %s, %v", address, response.Status, err)
 	}
 	return string(page)
-}
-
-func await(t *testing.T, within time.Duration, what string, holds func() bool) {
-	t.Helper()
-	poll, late := time.NewTicker(10*time.Millisecond), time.NewTimer(within)
-	defer poll.Stop()
-	defer late.Stop()
-	for !holds() {
-		select {
-		case <-poll.C:
-		case <-late.C:
-			t.Fatalf("within %s it is not so that %s", within, what)
-		}
-	}
 }

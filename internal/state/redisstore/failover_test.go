@@ -18,22 +18,17 @@ import (
 
 // pair is a server with a replica, which a sentinel puts in its place when it is gone.
 type pair struct {
-	t               *testing.T
-	server, replica *redistest.Server
-	store           *Store
+	t                         *testing.T
+	server, replica, sentinel *redistest.Server
+	store                     *Store
 }
 
 func startPair(t *testing.T, o Options) *pair {
 	t.Helper()
 	p := &pair{t: t, server: redistest.StartServer(t, "--repl-diskless-sync-delay", "0")}
 	p.replica = startReplica(t, p.server)
-	sentinel := redistest.StartSentinel(t, "journal", p.server)
-	for name, value := range map[string]string{"down-after-milliseconds": "500", "failover-timeout": "2000"} {
-		if err := client(t, sentinel).Do(t.Context(), "SENTINEL", "SET", "journal", name, value).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p.store = open(t, "redis+sentinel://"+sentinel.Addr()+"/journal", o)
+	p.sentinel = redistest.StartSentinel(t, "journal", p.server)
+	p.store = open(t, "redis+sentinel://"+p.sentinel.Addr()+"/journal", o)
 	// A replica that has just come confirms nothing for up to a second.
 	storetest.Await(t, "the replica confirms", func(ctx context.Context) bool { return p.store.Writable(ctx) == nil })
 	return p
@@ -48,9 +43,15 @@ func (p *pair) cut() {
 	}
 }
 
-// fail has the server die, and the replica take its place.
+// fail has the server die, and the replica take its place. The sentinel is impatient from now on only: a server that is merely slow stays
+// in its place.
 func (p *pair) fail() {
 	p.t.Helper()
+	for name, value := range map[string]string{"down-after-milliseconds": "500", "failover-timeout": "2000"} {
+		if err := client(p.t, p.sentinel).Do(p.t.Context(), "SENTINEL", "SET", "journal", name, value).Err(); err != nil {
+			p.t.Fatal(err)
+		}
+	}
 	p.server.Kill()
 	p.replica.Resume()
 	r := client(p.t, p.replica)

@@ -105,7 +105,7 @@ func TestStore_WaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	// A replica is told of a write at once, but a new one only after repl-diskless-sync-delay.
 	master := redistest.StartServer(t, "--repl-diskless-sync-delay", "0")
-	s := open(t, master.URL(), Options{Replicas: 1, ReplicaTimeout: 3 * time.Second})
+	s := open(t, master.URL(), Options{Replicas: 1, ReplicaTimeout: time.Minute})
 	run, ctx := wire.NewRunKey("trip"), t.Context()
 	replica := startReplica(t, master)
 	records := storetest.AppendN(t, s, run, runner.Version{}, 2)
@@ -165,7 +165,7 @@ func TestStore_LearnsScriptAgain(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t, "--repl-diskless-sync-delay", "0")
 	startReplica(t, server)
-	for name, o := range map[string]Options{"alone": {}, "replicated": {Replicas: 1, ReplicaTimeout: 3 * time.Second}} {
+	for name, o := range map[string]Options{"alone": {}, "replicated": {Replicas: 1, ReplicaTimeout: time.Minute}} {
 		s, run := open(t, server.URL(), o), wire.NewRunKey(name)
 		records := storetest.AppendN(t, s, run, runner.Version{}, 1)
 		if err := s.client.ScriptFlush(t.Context()).Err(); err != nil {

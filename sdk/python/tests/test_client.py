@@ -110,7 +110,7 @@ class Asking(unittest.IsolatedAsyncioTestCase):
 
 class Following(unittest.IsolatedAsyncioTestCase):
     async def told(self, connection, after=(0, 0)):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             return [live.type async for live in Client(connection).follow(RUN, after)]
 
     async def test_a_run_that_was_retried_goes_on_after_an_end(self):
@@ -166,7 +166,7 @@ class Following(unittest.IsolatedAsyncioTestCase):
         connection.on_publish = announce
         with mock.patch.object(clients, "WATCH_EVERY", 0.005):
             following = asyncio.create_task(self.told(connection))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while len(announced) < 4:
                     await asyncio.sleep(0)
             following.cancel()
@@ -227,7 +227,7 @@ class Waiting(unittest.IsolatedAsyncioTestCase):
         connection = Connection(done=[Message("", b"", status=404), Message("", b"", status=404), self.end("stored")])
         with mock.patch.object(clients, "LOOK_FIRST", 60):  # what is heard has it look
             waiting = asyncio.create_task(Client(connection).wait(RUN))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while not connection.subscriptions:
                     await asyncio.sleep(0)
                 for _ in range(2):

@@ -45,7 +45,7 @@ class Lost(unittest.IsolatedAsyncioTestCase):
         with self.assertLogs("agentd.nats", "INFO") as said:
             connection = await nats.Connection.open(f"nats://ann:secret@127.0.0.1:{port}")
             sending = asyncio.create_task(send(connection)) if send else None
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while len(said.output) < 2:
                     await asyncio.sleep(0)
             if sending:
