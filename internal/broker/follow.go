@@ -24,8 +24,8 @@ var following = retry.Pauses{First: 10 * time.Millisecond, Longest: 10 * time.Se
 
 // Follow reads a zone's messages on a filter in order, through workers, from the beginning until ctx ends: caughtUp is
 // called once, when everything that was there has been handed out, by a goroutine that calls handle. Until opening ends a
-// worker is waited for, and what goes wrong else is returned; later it is waited for too. When a stream is another, the error is
-// ErrOtherStream. Of a zone that is divided, each stream is read in order; handle is called once at a time.
+// worker is waited for, and what goes wrong else is returned; later it is waited for too, until the connection is closed. When a stream is
+// another, the error is ErrOtherStream. Of a zone that is divided, each stream is read in order; handle is called once at a time.
 func (c *Conn) Follow(ctx, opening context.Context, z Zone, filter string, caughtUp func(), handle func(Delivery)) error {
 	zones, err := c.followable(ctx, opening, z, filter)
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *Conn) followOne(ctx, opening context.Context, z Zone, filter string, ca
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}), errors.Is(err, ErrOtherStream):
+		case errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}), errors.Is(err, ErrOtherStream), Closed(err):
 			return err
 		case err != nil:
 			c.log.Warn("messages cannot be read; trying again", "filter", filter, "error", err)

@@ -202,6 +202,8 @@ func (c *Conn) askForPage(ctx context.Context, subject string, from uint64) (pag
 			}
 		case <-again: // an answer may have been lost between two connections
 			return p.cutOff(sdk.Errorf(sdk.CodeUnavailable, "the connection to NATS was made anew before the answer on %s; try again", subject))
+		case <-c.closed:
+			return p, fmt.Errorf("ask %s: %w", subject, nats.ErrConnectionClosed)
 		case <-ctx.Done():
 			err := explain(ctx.Err())
 			if errors.Is(err, context.DeadlineExceeded) {

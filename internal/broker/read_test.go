@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"agentd/internal/broker/embedded"
 	"agentd/sdk"
 )
 
@@ -60,6 +61,32 @@ func TestFollow_ReadsThroughWorkers(t *testing.T) {
 	}
 }
 
+func TestFollow_EndsWithItsConnection(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, embedded.Options{})
+	worker, desk := connect(t, ConnectOptions{InProcess: server}), connect(t, ConnectOptions{InProcess: server})
+	provision(t, worker, testPlan)
+	stop, err := worker.Serve(worker.Reader())
+	if err != nil {
+		t.Fatal(err)
+	}
+	caughtUp, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ctx := testContext(t)
+		ended <- desk.Follow(ctx, ctx, ZoneOut, "agentd.out.>", func() { close(caughtUp) }, func(Delivery) {})
+	}()
+	receive(t, "that it has caught up", caughtUp)
+	if err := desk.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := receive(t, "the end", ended); !Closed(err) {
+		t.Errorf("it ended with %v", err)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAsk_WhoIsTooSlowIsNamed(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
@@ -99,6 +126,26 @@ func TestPage_IsNotWaitedForOverAnotherConnection(t *testing.T) {
 	}
 	_, err = c.page(testContext(t), ZoneOut, "agentd.out.>", 1)
 	if !isCode(err, sdk.CodeUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it ended with %v", err)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Over a connection that is closed nothing comes any more: who waits for it is told so at once.
+func TestPage_IsNotWaitedForOverAConnectionThatIsClosed(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, embedded.Options{})
+	worker, asking := connect(t, ConnectOptions{InProcess: server}), connect(t, ConnectOptions{InProcess: server})
+	stop, err := worker.subscribe(worker.subjects.Read("AGENTD_OUT", "agentd.out.>"), func(*nats.Msg) { asking.nc.Close() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.flush(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := asking.page(testContext(t), ZoneOut, "agentd.out.>", 1); !Closed(err) {
 		t.Errorf("it ended with %v", err)
 	}
 	if err := stop(); err != nil {

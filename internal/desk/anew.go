@@ -171,7 +171,8 @@ func (d *Desk) keepReading(ctx context.Context, r *reading) {
 	}
 }
 
-// readAnew reads the streams from the beginning, and then replaces what the desk has. It tries until ctx ends, or the desk may not read.
+// readAnew reads the streams from the beginning, and then replaces what the desk has. It tries until ctx ends, the desk
+// may not read, or its connection is closed.
 func (d *Desk) readAnew(ctx context.Context) (*reading, error) {
 	for {
 		fresh := newInbox(d.o.Conn.Subjects(), d.now)
@@ -183,7 +184,7 @@ func (d *Desk) readAnew(ctx context.Context) (*reading, error) {
 			r.mu.Unlock()
 			return r, nil
 		}
-		if errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) {
+		if errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) || broker.Closed(err) {
 			return nil, err
 		}
 		d.o.Logger.Warn("the streams cannot be read yet; trying again", "error", err)
