@@ -56,8 +56,8 @@ func (c *Conn) readOn(
 		o.saw(meta.Sequence.Stream, meta.Timestamp)
 		return handle(m, meta)
 	})
-	if errors.Is(context.Cause(watched), ErrOtherStream) {
-		return fmt.Errorf("read %s: %w", stream, ErrOtherStream)
+	if cause := context.Cause(watched); err != nil && cause != nil && ctx.Err() == nil {
+		return fmt.Errorf("read %s: %w", stream, cause)
 	}
 	return err
 }

@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"agentd/internal/broker/embedded"
 	"agentd/internal/contracts"
@@ -95,12 +99,12 @@ func idOf(d Delivery) string {
 }
 
 // watchCalls tells the ids of the calls that Watch hands out.
-func watchCalls(t *testing.T, c *Conn, fromStart bool) <-chan string {
+func watchCalls(t *testing.T, c *Conn) <-chan string {
 	t.Helper()
 	seen, ended := make(chan string, 64), make(chan error, 1)
 	ctx, cancel := context.WithCancel(testContext(t))
 	go func() {
-		ended <- c.Watch(ctx, ZoneOut, []string{"agentd.out.>"}, fromStart, func(d Delivery) bool {
+		ended <- c.Watch(ctx, ZoneOut, []string{"agentd.out.>"}, func(d Delivery) bool {
 			seen <- idOf(d)
 			return true
 		})
@@ -129,7 +133,7 @@ func TestWatch_ReadsAStreamThatWasMadeAnew(t *testing.T) {
 	c := provisioned(t)
 	call(t, c, "a")
 	call(t, c, "b")
-	seen := watchCalls(t, c, true)
+	seen := watchCalls(t, c)
 	wantSeen(t, seen, "a", "b")
 	makeAnew(t, c, "AGENTD_OUT")
 	call(t, c, "c")
@@ -143,7 +147,7 @@ func TestWatch_ReadsAServerThatWasSetBack(t *testing.T) {
 	restore := r.backUp()
 	call(t, r.conn, "b")
 	call(t, r.conn, "c")
-	seen := watchCalls(t, r.conn, true)
+	seen := watchCalls(t, r.conn)
 	wantSeen(t, seen, "a", "b", "c")
 	restore()
 	call(t, r.conn, "d")
@@ -158,7 +162,7 @@ func TestWatch_ReadsAServerThatHasGotFurtherSinceItWasSetBack(t *testing.T) {
 	restore := r.backUp()
 	call(t, r.conn, "b")
 	call(t, r.conn, "c")
-	seen := watchCalls(t, r.conn, true)
+	seen := watchCalls(t, r.conn)
 	wantSeen(t, seen, "a", "b", "c")
 	restore(func(c *Conn) {
 		for _, id := range []string{"d", "e", "f", "g"} {
@@ -207,6 +211,49 @@ func TestConsume_AcksNothingThatAnotherProcessHasDelivered(t *testing.T) {
 		t.Fatal(err)
 	}
 	settled(t, r.conn, ref)
+}
+
+// Who has seen what it waited for is not told anything twice, also where the stream has become another meanwhile.
+func TestWatch_EndsThoughTheStreamIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	call(t, c, "a")
+	asked := make(chan *nats.Msg, 64)
+	looks, err := c.nc.ChanSubscribe("$JS.API.STREAM.INFO.AGENTD_OUT", asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	err = c.Watch(testContext(t), ZoneOut, []string{"agentd.out.>"}, func(d Delivery) bool {
+		if told = append(told, idOf(d)); len(told) > 1 {
+			return false
+		}
+		makeAnew(t, c, "AGENTD_OUT")
+		call(t, c, "b")
+		for len(asked) > 0 {
+			<-asked
+		}
+		if err := c.nc.ForceReconnect(); err != nil {
+			t.Error(err)
+		}
+		receive(t, "a look at the stream", asked)
+		select { // two looks find that it is another; the first may have been before
+		case <-asked:
+		case <-time.After(2 * lookTwice):
+		}
+		for range 10 { // and are answered
+			if _, err := c.nc.RTT(); err != nil {
+				t.Error(err)
+			}
+		}
+		return false
+	})
+	if err != nil || !slices.Equal(told, []string{"a"}) {
+		t.Errorf("told of %v: %v", told, err)
+	}
+	if err := looks.Unsubscribe(); err != nil {
+		t.Error(err)
+	}
 }
 
 // follow is a Follow that goes on in the background.
