@@ -166,7 +166,7 @@ func (g *guarded) letter(event string) (detail string) {
 			g.t.Error(err)
 		}
 	}()
-	err = conn.Watch(ctx, broker.ZoneDLQ, []string{"agentd.dlq.>"}, true, func(d broker.Delivery) bool {
+	err = conn.Watch(ctx, broker.ZoneDLQ, []string{"agentd.dlq.>"}, func(d broker.Delivery) bool {
 		ev, err := wire.DecodeEvent(d.Headers(), d.Data())
 		detail = d.Header("agentd-detail")
 		return err != nil || ev.ID != event

@@ -245,7 +245,7 @@ func (s *System) fail(err error) {
 }
 
 func (s *System) watchDone(ctx context.Context) error {
-	return s.client.Watch(ctx, broker.ZoneDone, []string{s.client.Subjects().All(wire.KindDone)}, true, func(d broker.Delivery) bool {
+	return s.client.Watch(ctx, broker.ZoneDone, []string{s.client.Subjects().All(wire.KindDone)}, func(d broker.Delivery) bool {
 		event, err := wire.DecodeEvent(d.Headers(), d.Data())
 		if err != nil {
 			s.fail(fmt.Errorf("the terminal event on %s: %w", d.Subject(), err))

@@ -21,7 +21,7 @@ func post(t *testing.T, c *Conn, z Zone, subject string, data []byte) Delivery {
 	ack, err := c.js.Publish(testContext(t), subject, data)
 	mustPublish(t, err)
 	var d Delivery
-	err = c.Watch(testContext(t), z, []string{subject}, true, func(got Delivery) bool {
+	err = c.Watch(testContext(t), z, []string{subject}, func(got Delivery) bool {
 		d = got
 		return got.Sequence() != ack.Sequence
 	})
@@ -188,7 +188,7 @@ func TestRepublish_CountsAndNeverOvertakesAnAnswer(t *testing.T) {
 		t.Errorf("the copy is %+v", copied)
 	}
 	var delivery Delivery
-	err = c.Watch(testContext(t), ZoneIn, []string{reply}, true, func(d Delivery) bool {
+	err = c.Watch(testContext(t), ZoneIn, []string{reply}, func(d Delivery) bool {
 		delivery = d
 		return d.Sequence() != sequence
 	})

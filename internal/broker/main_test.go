@@ -180,7 +180,7 @@ func receive[T any](t *testing.T, what string, ch <-chan T) T {
 func first(t *testing.T, c *Conn, z Zone, subject string) Delivery {
 	t.Helper()
 	var d Delivery
-	err := c.Watch(testContext(t), z, []string{subject}, true, func(got Delivery) bool {
+	err := c.Watch(testContext(t), z, []string{subject}, func(got Delivery) bool {
 		d = got
 		return false
 	})

@@ -118,7 +118,7 @@ func TestPartitions_ReadsMerge(t *testing.T) {
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		seen := 0
-		err := c.Watch(ctx, ZoneTimer, fires, true, func(d Delivery) bool {
+		err := c.Watch(ctx, ZoneTimer, fires, func(d Delivery) bool {
 			watched <- d.Subject()
 			seen++
 			return seen < partitions

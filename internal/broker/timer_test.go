@@ -30,7 +30,7 @@ func fired(t *testing.T, c *Conn) <-chan Delivery {
 	})
 	go func() {
 		defer close(done)
-		_ = c.Watch(ctx, ZoneTimer, []string{"agentd.fire.>"}, true, func(d Delivery) bool { // ends with the test
+		_ = c.Watch(ctx, ZoneTimer, []string{"agentd.fire.>"}, func(d Delivery) bool { // ends with the test
 			deliveries <- d
 			return true
 		})

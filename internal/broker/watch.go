@@ -18,21 +18,30 @@ import (
 	"agentd/sdk"
 )
 
-// Watch reads a zone's messages on the filters in order, from the beginning or only new ones, without consuming them,
-// until handle returns false or ctx ends. It survives restarts of the server. A stream that was made anew, or set back to an older copy,
-// it reads again: from the beginning, or what is there that was stored since it was called. Of a zone that is divided, each stream is read
-// in order; handle is called once at a time.
-func (c *Conn) Watch(ctx context.Context, z Zone, filters []string, fromStart bool, handle func(Delivery) bool) error {
+// Watch reads a zone's messages on the filters in order, from the beginning, without consuming them, until handle returns false or ctx
+// ends. It survives restarts of the server. A stream that was made anew, or set back to an older copy, it reads again from the beginning. Of
+// a zone that is divided, each stream is read in order; handle is called once at a time.
+func (c *Conn) Watch(ctx context.Context, z Zone, filters []string, handle func(Delivery) bool) error {
+	return c.watch(ctx, z, jetstream.OrderedConsumerConfig{FilterSubjects: filters, DeliverPolicy: jetstream.DeliverAllPolicy}, handle)
+}
+
+// WatchNew is Watch of what is stored from now on. Of a stream that was made anew, or set back, that is what is there and was stored since it
+// was called.
+func (c *Conn) WatchNew(ctx context.Context, z Zone, filters []string, handle func(Delivery) bool) error {
+	return c.watch(ctx, z, jetstream.OrderedConsumerConfig{FilterSubjects: filters, DeliverPolicy: jetstream.DeliverNewPolicy}, handle)
+}
+
+func (c *Conn) watch(ctx context.Context, z Zone, config jetstream.OrderedConsumerConfig, handle func(Delivery) bool) error {
 	began := time.UnixMilli(c.Now())
-	zones, err := c.zones(ctx, z, filters...)
+	zones, err := c.zones(ctx, z, config.FilterSubjects...)
 	if err != nil {
 		return err
 	}
 	if len(zones) == 1 {
-		return c.watchOne(ctx, zones[0], filters, fromStart, began, handle)
+		return c.watchOne(ctx, zones[0], config, began, handle)
 	}
 	return together(ctx, zones, func(ctx context.Context, part Zone, one *sync.Mutex, end func()) error {
-		return c.watchOne(ctx, part, filters, fromStart, began, func(d Delivery) bool {
+		return c.watchOne(ctx, part, config, began, func(d Delivery) bool {
 			one.Lock()
 			defer one.Unlock()
 			more := ctx.Err() == nil && handle(d)
@@ -69,12 +78,8 @@ func together(ctx context.Context, zones []Zone, do func(ctx context.Context, z 
 var errEnded = errors.New("ended")
 
 func (c *Conn) watchOne(
-	ctx context.Context, z Zone, filters []string, fromStart bool, began time.Time, handle func(Delivery) bool,
+	ctx context.Context, z Zone, config jetstream.OrderedConsumerConfig, began time.Time, handle func(Delivery) bool,
 ) error {
-	config := jetstream.OrderedConsumerConfig{FilterSubjects: filters, DeliverPolicy: jetstream.DeliverNewPolicy}
-	if fromStart {
-		config.DeliverPolicy = jetstream.DeliverAllPolicy
-	}
 	for {
 		err := c.readOn(ctx, StreamName(c.subjects, z), config, nil, func(m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
 			return handle(watched(m, meta))
@@ -82,8 +87,8 @@ func (c *Conn) watchOne(
 		if !errors.Is(err, ErrOtherStream) {
 			return err
 		}
-		c.log.Warn("a stream is read again", "filters", filters, "error", err)
-		if !fromStart {
+		c.log.Warn("a stream is read again", "filters", config.FilterSubjects, "error", err)
+		if config.DeliverPolicy == jetstream.DeliverNewPolicy {
 			config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &began
 		}
 	}

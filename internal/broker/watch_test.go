@@ -36,7 +36,7 @@ func TestWatch_SeesMessagesInOrderThroughARestart(t *testing.T) {
 	ctx, cancel := context.WithCancel(testContext(t))
 	ended := make(chan error, 1)
 	go func() {
-		ended <- c.Watch(ctx, ZoneOut, []string{"agentd.out.>"}, true, func(d Delivery) bool {
+		ended <- c.Watch(ctx, ZoneOut, []string{"agentd.out.>"}, func(d Delivery) bool {
 			seen <- d.Sequence()
 			return true
 		})
@@ -143,7 +143,7 @@ func TestWatch_OnlyNewMessages(t *testing.T) {
 	ctx, cancel := context.WithCancel(testContext(t))
 	ended := make(chan error, 1)
 	go func() {
-		ended <- c.Watch(ctx, ZoneStart, []string{"agentd.start.>"}, false, func(d Delivery) bool {
+		ended <- c.WatchNew(ctx, ZoneStart, []string{"agentd.start.>"}, func(d Delivery) bool {
 			ev, err := wire.DecodeEvent(d.Headers(), d.Data())
 			if err != nil {
 				t.Error(err)
@@ -174,7 +174,7 @@ func TestWatch_OnlyNewMessages(t *testing.T) {
 func TestWatch_SaysThatTheStreamIsMissing(t *testing.T) {
 	t.Parallel()
 	c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
-	if err := c.Watch(testContext(t), ZoneOut, nil, true, func(Delivery) bool { return true }); err == nil {
+	if err := c.Watch(testContext(t), ZoneOut, nil, func(Delivery) bool { return true }); err == nil {
 		t.Error("no error")
 	}
 }

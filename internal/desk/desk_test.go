@@ -194,7 +194,7 @@ func TestDesk_TellsThatSomebodyElseWasQuicker(t *testing.T) {
 		}()
 	}
 	seen := 0
-	if err := h.Conn().Watch(t.Context(), broker.ZoneIn, []string{"agentd.in.>"}, true, func(broker.Delivery) bool {
+	if err := h.Conn().Watch(t.Context(), broker.ZoneIn, []string{"agentd.in.>"}, func(broker.Delivery) bool {
 		seen++
 		return seen < 2
 	}); err != nil {

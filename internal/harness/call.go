@@ -51,7 +51,7 @@ func (h *Harness) callsOf(contractType string) chan *Call {
 	h.calls[contractType] = calls
 	filter := h.conn.Subjects().Root() + ".out.*." + wire.NameToken(contractType) + ".>"
 	h.background(func(ctx context.Context) error {
-		return h.conn.Watch(ctx, broker.ZoneOut, []string{filter}, true, func(d broker.Delivery) bool {
+		return h.conn.Watch(ctx, broker.ZoneOut, []string{filter}, func(d broker.Delivery) bool {
 			event, err := wire.DecodeEvent(d.Headers(), d.Data())
 			if err != nil {
 				h.t.Errorf("call on %s: %v", d.Subject(), err)
@@ -152,6 +152,6 @@ func (h *Harness) Void(contractType string) {
 	ctx, cancel := h.context()
 	defer cancel()
 	filter := h.conn.Subjects().Root() + ".void.*." + wire.NameToken(contractType) + ".>"
-	h.check("wait for a void of "+contractType, h.conn.Watch(ctx, broker.ZoneOut, []string{filter}, true,
+	h.check("wait for a void of "+contractType, h.conn.Watch(ctx, broker.ZoneOut, []string{filter},
 		func(broker.Delivery) bool { return false }))
 }

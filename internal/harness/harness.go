@@ -416,7 +416,7 @@ type DeadLetter struct {
 func (h *Harness) watchDeadLetters() {
 	h.dead = make(chan DeadLetter, 256)
 	h.background(func(ctx context.Context) error {
-		return h.conn.Watch(ctx, broker.ZoneDLQ, []string{h.conn.Subjects().All(wire.KindDLQ)}, true, func(d broker.Delivery) bool {
+		return h.conn.Watch(ctx, broker.ZoneDLQ, []string{h.conn.Subjects().All(wire.KindDLQ)}, func(d broker.Delivery) bool {
 			h.dead <- DeadLetter{
 				Reason: d.Header("agentd-reason"), Detail: d.Header("agentd-detail"), Subject: d.Header("agentd-subject"),
 				Data: d.Data(),

@@ -111,7 +111,7 @@ func call(ctx context.Context, conn *broker.Conn, contractType string, i int, da
 		return err
 	}
 	var failure error
-	err = conn.Watch(ctx, broker.ZoneIn, []string{reply}, true, func(d broker.Delivery) bool {
+	err = conn.Watch(ctx, broker.ZoneIn, []string{reply}, func(d broker.Delivery) bool {
 		var event wire.Event
 		var answer struct {
 			Text    string      `json:"text"`

@@ -255,7 +255,7 @@ func (w *world) answer(c sent) wire.Event {
 func (w *world) first(zone broker.Zone, subject string) (broker.Delivery, wire.Event) {
 	w.t.Helper()
 	var delivery broker.Delivery
-	err := w.conn.Watch(w.context(), zone, []string{subject}, true, func(d broker.Delivery) bool {
+	err := w.conn.Watch(w.context(), zone, []string{subject}, func(d broker.Delivery) bool {
 		delivery = d
 		return false
 	})

@@ -240,7 +240,7 @@ func (c *clients) awaitAcked(ctx context.Context, in *initEvent) bool {
 func (c *clients) await(ctx context.Context) {
 	for ctx.Err() == nil {
 		// From the beginning, each time: what was seen before is known by its sequence.
-		err := c.conn.Watch(ctx, broker.ZoneDone, []string{subjects.All(wire.KindDone)}, true, func(d broker.Delivery) bool {
+		err := c.conn.Watch(ctx, broker.ZoneDone, []string{subjects.All(wire.KindDone)}, func(d broker.Delivery) bool {
 			c.done(d)
 			return true
 		})

@@ -328,7 +328,7 @@ func (n *nemesis) timers(all context.Context, rng *rand.Rand, background *sync.W
 	}
 	filter := []string{subjects.All(wire.KindTimer)}
 	for n.hurting.Err() == nil {
-		if err := n.conn.Watch(n.hurting, broker.ZoneTimer, filter, false, watch); err != nil {
+		if err := n.conn.WatchNew(n.hurting, broker.ZoneTimer, filter, watch); err != nil {
 			pause(n.hurting, 200*time.Millisecond) // the server is away
 		}
 	}

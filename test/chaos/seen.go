@@ -44,7 +44,7 @@ func purged() map[broker.Zone]string {
 // see keeps all messages of a zone until ctx ends, also those that are removed later.
 func (w *world) see(ctx context.Context, z broker.Zone, filter string) {
 	for ctx.Err() == nil {
-		err := w.conn.Watch(ctx, z, []string{filter}, true, func(d broker.Delivery) bool {
+		err := w.conn.Watch(ctx, z, []string{filter}, func(d broker.Delivery) bool {
 			w.seen.add(z, stored{
 				Subject: d.Subject(), Sequence: d.Sequence(), Data: d.Data(), Time: time.UnixMilli(d.Received()), stream: d.Stream(), read: d.Headers(),
 			})

@@ -196,7 +196,7 @@ func (s *system) reader(n *cluster.Node) *reader {
 	var ctx context.Context
 	ctx, r.stop = context.WithCancel(s.t.Context())
 	go func() {
-		r.done <- r.conn.Watch(ctx, broker.ZoneStart, []string{"agentd.start.>"}, true, func(d broker.Delivery) bool {
+		r.done <- r.conn.Watch(ctx, broker.ZoneStart, []string{"agentd.start.>"}, func(d broker.Delivery) bool {
 			e, err := wire.DecodeEvent(d.Headers(), d.Data())
 			if err != nil {
 				s.t.Error(err)

@@ -140,7 +140,7 @@ func TestNodeSDK_Root(t *testing.T) {
 		t.Fatal(err)
 	}
 	var answer wire.Event
-	err = conn.Watch(ctx, broker.ZoneIn, []string{subjects.Reply(call)}, true, func(d broker.Delivery) bool {
+	err = conn.Watch(ctx, broker.ZoneIn, []string{subjects.Reply(call)}, func(d broker.Delivery) bool {
 		answer, err = wire.DecodeEvent(d.Headers(), d.Data())
 		return false
 	})

@@ -25,7 +25,7 @@ func awaitFired(t *testing.T, h *harness.Harness, r harness.Run, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
-	err := h.Conn().Watch(ctx, broker.ZoneTimer, []string{h.Conn().Subjects().Fire(r.Agent, r.Key)}, true,
+	err := h.Conn().Watch(ctx, broker.ZoneTimer, []string{h.Conn().Subjects().Fire(r.Agent, r.Key)},
 		func(broker.Delivery) bool {
 			n--
 			return n > 0
