@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"agentd/internal/broker/embedded"
+	"agentd/internal/broker/streams"
 	"agentd/internal/contracts"
 	"agentd/sdk/wire"
 	"agentd/test/ports"
@@ -30,7 +31,7 @@ func startRestorable(t *testing.T) *restorable {
 	r := &restorable{t: t, o: embedded.Options{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}}
 	r.server = startServer(t, r.o)
 	r.conn = connect(t, ConnectOptions{URL: r.server.URL()})
-	provision(t, r.conn, testPlan)
+	apply(t, r.conn, testPlan)
 	return r
 }
 
@@ -79,7 +80,7 @@ func makeAnew(t *testing.T, c *Conn, stream string) {
 	if err := c.js.DeleteStream(testContext(t), stream); err != nil {
 		t.Fatal(err)
 	}
-	provision(t, c, testPlan)
+	apply(t, c, testPlan)
 }
 
 func call(t *testing.T, c *Conn, id string) {
@@ -104,7 +105,7 @@ func watchCalls(t *testing.T, c *Conn) <-chan string {
 	seen, ended := make(chan string, 64), make(chan error, 1)
 	ctx, cancel := context.WithCancel(testContext(t))
 	go func() {
-		ended <- c.Watch(ctx, ZoneOut, []string{"agentd.out.>"}, func(d Delivery) bool {
+		ended <- c.Watch(ctx, streams.Out, []string{"agentd.out.>"}, func(d Delivery) bool {
 			seen <- idOf(d)
 			return true
 		})
@@ -183,7 +184,7 @@ func TestWatch_ReadsAServerThatHasGotFurtherSinceItWasSetBack(t *testing.T) {
 func TestConsume_AcksNothingThatAnotherProcessHasDelivered(t *testing.T) {
 	t.Parallel()
 	r := startRestorable(t)
-	ref := AgentConsumers("travel.desk")[3]
+	ref := streams.AgentConsumers("travel.desk")[3]
 	at := testCall
 	at.Domain, at.Type, at.Agent = wire.LocalDomain, "com_travel_desk", "other"
 	publish := func(id string) {
@@ -191,7 +192,7 @@ func TestConsume_AcksNothingThatAnotherProcessHasDelivered(t *testing.T) {
 		mustPublish(t, r.conn.Publish(testContext(t), r.conn.subjects.Call(at), event(id)))
 	}
 	given := make(chan Delivery, 2)
-	consume(t, r.conn, ConsumeOptions{Consumers: []ConsumerRef{ref}, Slots: 4, Handle: func(_ context.Context, d Delivery) { given <- d }})
+	consume(t, r.conn, ConsumeOptions{Consumers: []streams.ConsumerRef{ref}, Slots: 4, Handle: func(_ context.Context, d Delivery) { given <- d }})
 	restore := r.backUp()
 	publish("a")
 	forgotten := receive(t, "a", given)
@@ -224,7 +225,7 @@ func TestWatch_EndsThoughTheStreamIsMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	var told []string
-	err = c.Watch(testContext(t), ZoneOut, []string{"agentd.out.>"}, func(d Delivery) bool {
+	err = c.Watch(testContext(t), streams.Out, []string{"agentd.out.>"}, func(d Delivery) bool {
 		if told = append(told, idOf(d)); len(told) > 1 {
 			return false
 		}
@@ -266,7 +267,7 @@ func follow(t *testing.T, c *Conn) (seen <-chan string, ended <-chan error) {
 	ids, end, caughtUp := make(chan string, 64), make(chan error, 1), make(chan struct{})
 	ctx, cancel := context.WithCancel(testContext(t))
 	go func() {
-		end <- c.Follow(ctx, ctx, ZoneOut, "agentd.*.airline.>", func() { close(caughtUp) }, func(d Delivery) { ids <- idOf(d) })
+		end <- c.Follow(ctx, ctx, streams.Out, "agentd.*.airline.>", func() { close(caughtUp) }, func(d Delivery) { ids <- idOf(d) })
 	}()
 	receive(t, "that it has caught up", caughtUp)
 	t.Cleanup(func() {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/sdk/wire"
 )
 
@@ -150,18 +151,18 @@ func (s *session) flood(ctx context.Context, times int) ([]*call, error) {
 
 // drained waits until the service has dealt with everything, and looks whether all calls have their answers.
 func (s *session) drained(ctx context.Context, calls []*call) error {
-	last := map[broker.Zone]uint64{}
+	last := map[streams.Zone]uint64{}
 	for _, c := range calls {
 		for _, put := range c.stored {
 			last[put.zone] = max(last[put.zone], put.sequence)
 		}
 	}
-	err := s.untilBacklogs(ctx, s.Patience, func(z broker.Zone, b broker.Backlog) bool {
+	err := s.untilBacklogs(ctx, s.Patience, func(z streams.Zone, b broker.Backlog) bool {
 		return b.Reached >= last[z] && b.Pending == 0 && b.Unacked == 0
 	})
 	if errors.Is(err, errLate) {
 		var unacked, pending int64
-		err := s.eachBacklog(ctx, func(_ broker.Zone, b broker.Backlog) { unacked, pending = unacked+b.Unacked, pending+b.Pending })
+		err := s.eachBacklog(ctx, func(_ streams.Zone, b broker.Backlog) { unacked, pending = unacked+b.Unacked, pending+b.Pending })
 		if err != nil {
 			return err
 		}

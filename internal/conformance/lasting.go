@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/sdk/wire"
 )
 
@@ -36,7 +37,7 @@ func (s *session) inHand(ctx context.Context, due time.Duration) (*call, error) 
 	if err := s.put(ctx, c); err != nil {
 		return nil, err
 	}
-	return c, s.untilBacklogs(ctx, s.Patience, func(z broker.Zone, b broker.Backlog) bool {
+	return c, s.untilBacklogs(ctx, s.Patience, func(z streams.Zone, b broker.Backlog) bool {
 		return z != c.stored[0].zone || b.Pending == 0 && b.Unacked > 0
 	})
 }
@@ -47,14 +48,14 @@ func tryHeartbeat(ctx context.Context, s *session) error {
 		return err
 	}
 	defer s.program.kill()
-	at, err := s.seen.find(ctx, broker.CallWait, func(m message) bool {
+	at, err := s.seen.find(ctx, streams.CallWait, func(m message) bool {
 		return m.of(c.stored[0]) == inProgress || m.of(c.stored[0]) == acknowledged
 	})
 	if err != nil {
 		return err
 	}
 	if at < 0 {
-		return failed("nothing is said to the delivery for %s: the call is delivered to somebody else", broker.CallWait)
+		return failed("nothing is said to the delivery for %s: the call is delivered to somebody else", streams.CallWait)
 	}
 	if messages, _ := s.seen.all(); messages[at].of(c.stored[0]) == acknowledged {
 		return skipped("the call was finished before a delivery had to be extended: --slow is not slow")

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 	"agentd/internal/desk"
 	"agentd/internal/harness"
 	"agentd/internal/requests"
@@ -17,10 +19,10 @@ import (
 func makeAnew(t *testing.T, h *harness.Harness) {
 	t.Helper()
 	conn := h.Conn()
-	if err := conn.JetStream().DeleteStream(t.Context(), broker.StreamName(conn.Subjects(), broker.ZoneOut)); err != nil {
+	if err := conn.JetStream().DeleteStream(t.Context(), streams.Name(conn.Subjects(), streams.Out)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.Provision(t.Context(), worker.Plan([]sdk.AgentSpec{payer(sdk.PermissionPolicyTerms{})})); err != nil {
+	if _, err := provision.Apply(t.Context(), conn, worker.Plan([]sdk.AgentSpec{payer(sdk.PermissionPolicyTerms{})})); err != nil {
 		t.Fatal(err)
 	}
 }

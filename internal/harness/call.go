@@ -8,6 +8,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 )
 
 // Call is a call that a test answers by hand, in the place of a service or a person.
@@ -51,7 +52,7 @@ func (h *Harness) callsOf(contractType string) chan *Call {
 	h.calls[contractType] = calls
 	filter := h.conn.Subjects().Root() + ".out.*." + wire.NameToken(contractType) + ".>"
 	h.background(func(ctx context.Context) error {
-		return h.conn.Watch(ctx, broker.ZoneOut, []string{filter}, func(d broker.Delivery) bool {
+		return h.conn.Watch(ctx, streams.Out, []string{filter}, func(d broker.Delivery) bool {
 			event, err := wire.DecodeEvent(d.Headers(), d.Data())
 			if err != nil {
 				h.t.Errorf("call on %s: %v", d.Subject(), err)
@@ -152,6 +153,6 @@ func (h *Harness) Void(contractType string) {
 	ctx, cancel := h.context()
 	defer cancel()
 	filter := h.conn.Subjects().Root() + ".void.*." + wire.NameToken(contractType) + ".>"
-	h.check("wait for a void of "+contractType, h.conn.Watch(ctx, broker.ZoneOut, []string{filter},
+	h.check("wait for a void of "+contractType, h.conn.Watch(ctx, streams.Out, []string{filter},
 		func(broker.Delivery) bool { return false }))
 }

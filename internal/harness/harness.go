@@ -21,6 +21,8 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/internal/telemetry"
@@ -170,7 +172,7 @@ func (h *Harness) provision() {
 		}
 		p := worker.Plan(specs)
 		p.Partitions = cmp.Or(h.o.Partitions, Partitions())
-		_, err := h.conn.Provision(ctx, p)
+		_, err := provision.Apply(ctx, h.conn, p)
 		h.check("provision", err)
 	}
 	plan()
@@ -416,7 +418,7 @@ type DeadLetter struct {
 func (h *Harness) watchDeadLetters() {
 	h.dead = make(chan DeadLetter, 256)
 	h.background(func(ctx context.Context) error {
-		return h.conn.Watch(ctx, broker.ZoneDLQ, []string{h.conn.Subjects().All(wire.KindDLQ)}, func(d broker.Delivery) bool {
+		return h.conn.Watch(ctx, streams.DLQ, []string{h.conn.Subjects().All(wire.KindDLQ)}, func(d broker.Delivery) bool {
 			h.dead <- DeadLetter{
 				Reason: d.Header("agentd-reason"), Detail: d.Header("agentd-detail"), Subject: d.Header("agentd-subject"),
 				Data: d.Data(),
