@@ -122,8 +122,10 @@ func ServiceConsumer(domain, contractType string) ConsumerRef {
 // WebhookConsumer is the consumer that remembers what a webhook has been told.
 func WebhookConsumer(name string) ConsumerRef { return ConsumerRef{Out, "hook_" + name} }
 
-// GrantsBucket is the key-value bucket with grants wider than a run, and RegistryBucket that with the published contract versions.
-func GrantsBucket(s wire.Subjects) string   { return strings.ToUpper(s.Root()) + "_GRANTS" }
+// GrantsBucket is the key-value bucket with grants wider than a run.
+func GrantsBucket(s wire.Subjects) string { return strings.ToUpper(s.Root()) + "_GRANTS" }
+
+// RegistryBucket is that with the published contract versions.
 func RegistryBucket(s wire.Subjects) string { return strings.ToUpper(s.Root()) + "_CONTRACTS" }
 
 // OfBucket is the name of a bucket's stream.
