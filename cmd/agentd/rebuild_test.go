@@ -11,6 +11,7 @@ import (
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/sdk/wire"
 )
 
@@ -102,8 +103,8 @@ func (g *guarded) wasAlone() {
 	check(err)
 	defer func() { check(conn.Close()) }()
 	js := conn.JetStream()
-	for _, zone := range broker.Rebuildable {
-		name := broker.StreamName(wire.DefaultSubjects(), zone)
+	for _, zone := range streams.Rebuildable {
+		name := streams.Name(wire.DefaultSubjects(), zone)
 		is, err := js.Stream(g.t.Context(), name)
 		check(err)
 		was := is.CachedInfo().Config

@@ -13,7 +13,7 @@ import (
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/cmd/agentd/internal/follow"
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/state/redistest"
 )
 
@@ -32,7 +32,7 @@ func TestServe_RunsAgentsOnRedis(t *testing.T) {
 	contains(t, listed, "one", "done (stopped: conversation)")
 	_, problem := s.expect(cli.ExitUsage, "runs", "list")
 	contains(t, problem, "runs are kept in redis, and this is jetstream: set REDIS_URL", "if the store that has the runs is lost for good: agentd reconcile --store-lost")
-	if state, err := s.client().ZoneState(t.Context(), broker.ZoneRun); err != nil || state.Messages != 0 {
+	if state, err := s.client().ZoneState(t.Context(), streams.Run); err != nil || state.Messages != 0 {
 		t.Errorf("JetStream has %d entries of it, %v", state.Messages, err)
 	}
 	found, _ := s.expect(cli.ExitOK, "doctor", "--redis", url)

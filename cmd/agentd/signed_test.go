@@ -17,6 +17,7 @@ import (
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/requests"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -167,7 +168,7 @@ func (g *guarded) letter(event string) (detail string) {
 			g.t.Error(err)
 		}
 	}()
-	err = conn.Watch(ctx, broker.ZoneDLQ, []string{"agentd.dlq.>"}, true, func(d broker.Delivery) bool {
+	err = conn.Watch(ctx, streams.DLQ, []string{"agentd.dlq.>"}, func(d broker.Delivery) bool {
 		ev, err := wire.DecodeEvent(d.Headers(), d.Data())
 		detail = d.Header("agentd-detail")
 		return err != nil || ev.ID != event

@@ -9,7 +9,7 @@ import (
 
 	"agentd/sdk/wire"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
 	"agentd/sdk"
 )
 
@@ -64,7 +64,7 @@ type Program struct {
 type Plan struct {
 	Subjects wire.Subjects
 	// Broker is what is provisioned: agents, and services with a user each.
-	Broker broker.Plan
+	Broker provision.Plan
 	// Journals says that JetStream keeps the runs.
 	Journals bool
 	// Identity makes clients publish under their own names alone.

@@ -7,6 +7,8 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 	"agentd/sdk"
 )
 
@@ -46,10 +48,10 @@ func (r rights) on(kind wire.Kind, tokens ...string) string {
 	return r.s.Root() + "." + string(kind) + "." + strings.Join(tokens, ".")
 }
 
-func (r rights) stream(z broker.Zone) string { return broker.StreamName(r.s, z) }
+func (r rights) stream(z streams.Zone) string { return streams.Name(r.s, z) }
 
 // streams are those that a zone is divided into.
-func (r rights) streams(z broker.Zone) []string {
+func (r rights) streams(z streams.Zone) []string {
 	var names []string
 	for _, part := range r.Broker.Layout().Zones(z) {
 		names = append(names, r.stream(part))
@@ -58,14 +60,14 @@ func (r rights) streams(z broker.Zone) []string {
 }
 
 // The buckets' streams.
-func (r rights) grants() string    { return "KV_" + broker.GrantsBucket(r.s) }
-func (r rights) contracts() string { return "KV_" + broker.RegistryBucket(r.s) }
+func (r rights) grants() string    { return streams.OfBucket(streams.GrantsBucket(r.s)) }
+func (r rights) contracts() string { return streams.OfBucket(streams.RegistryBucket(r.s)) }
 
 func (r rights) inbox(name string) string { return broker.InboxPrefix(r.s, name) + ".>" }
 
 // consume is the right to read the consumers that provisioning made for one, and to settle what they deliver. Whoever may read one of a zone
 // that is divided may also ask whether there is one of the zone itself: so it learns that it is.
-func (r rights) consume(ref broker.ConsumerRef) []string {
+func (r rights) consume(ref streams.ConsumerRef) []string {
 	var allow []string
 	parts := r.Broker.Layout().Consumers(ref)
 	for _, part := range parts {
@@ -90,19 +92,19 @@ func (r rights) create(stream string, filters ...string) []string {
 
 // read is the right to have workers read the messages of a zone on a filter, and to hear of new ones. Asked for those of a zone that is divided,
 // they say so.
-func (r rights) read(u *User, z broker.Zone, filter string, heard ...string) {
-	streams := r.streams(z)
-	if len(streams) > 1 {
-		streams = append(streams, r.stream(z))
+func (r rights) read(u *User, z streams.Zone, filter string, heard ...string) {
+	names := r.streams(z)
+	if len(names) > 1 {
+		names = append(names, r.stream(z))
 	}
-	for _, stream := range streams {
+	for _, stream := range names {
 		u.Publish = append(u.Publish, r.s.Read(stream, filter))
 	}
 	u.Subscribe = append(u.Subscribe, heard...)
 }
 
 // direct is the right to read the last message on each subject that matches a filter.
-func (r rights) direct(z broker.Zone, filter string) []string {
+func (r rights) direct(z streams.Zone, filter string) []string {
 	var allow []string
 	for _, stream := range r.streams(z) {
 		allow = append(allow, api+"DIRECT.GET."+stream+"."+filter)
@@ -115,9 +117,9 @@ func (r rights) worker() User {
 	// A right to answer whatever reply subject a request names would be the right to publish anywhere: a worker can send itself
 	// a request whose reply subject is that of a decision. Requests from other accounts have one that the server made.
 	u.Publish = append(u.Publish, replies, r.inbox(r.OperatorName), userInfo)
-	u.Publish = append(u.Publish, r.s.All(wire.KindDone), r.s.All(wire.KindDLQ), r.s.WatchAsk(), "$KV."+broker.GrantsBucket(r.s)+".>")
+	u.Publish = append(u.Publish, r.s.All(wire.KindDone), r.s.All(wire.KindDLQ), r.s.WatchAsk(), "$KV."+streams.GrantsBucket(r.s)+".>")
 	u.Subscribe = []string{r.inbox(u.Name), r.s.All(wire.KindWake), r.s.All(wire.KindRead), r.s.Watches(), discovery}
-	seen := map[broker.ConsumerRef]bool{}
+	seen := map[streams.ConsumerRef]bool{}
 	for _, a := range r.Broker.Agents {
 		agent, kind := wire.NameToken(a.Name), wire.NameToken(a.Type)
 		u.Publish = append(u.Publish,
@@ -125,42 +127,42 @@ func (r rights) worker() User {
 			r.on(wire.KindStream, agent, ">"), r.on(wire.KindWake, agent, ">"), r.on(wire.KindIn, "*", kind, ">"),
 			r.on(wire.KindFire, agent, ">"))
 		u.Subscribe = append(u.Subscribe, r.s.Get(a.Name), r.s.GetAs(a.Name, "*"), r.s.Contract(a.Type))
-		for _, ref := range r.Broker.Layout().Consumers(broker.AgentConsumers(a.Name)...) {
+		for _, ref := range r.Broker.Layout().Consumers(streams.AgentConsumers(a.Name)...) {
 			seen[ref] = true
-			if slices.ContainsFunc(broker.Rebuildable, func(z broker.Zone) bool { return slices.Contains(r.Broker.Layout().Zones(z), ref.Zone) }) {
+			if slices.ContainsFunc(streams.Rebuildable, func(z streams.Zone) bool { return slices.Contains(r.Broker.Layout().Zones(z), ref.Zone) }) {
 				u.Publish = append(u.Publish, api+"CONSUMER.RESET."+r.stream(ref.Zone)+"."+ref.Name)
 			}
 		}
 	}
 	if r.Journals {
 		u.Publish = append(u.Publish, r.s.All(wire.KindRun), r.s.All(wire.KindBlob), r.s.All(wire.KindSpec))
-		for _, stream := range r.streams(broker.ZoneRun) {
+		for _, stream := range r.streams(streams.Run) {
 			// Histories that retention removes. A purge's subject does not say of what, so this is any of them.
 			u.Publish = append(u.Publish, api+"STREAM.PURGE."+stream, api+"DIRECT.GET."+stream, api+"DIRECT.GET."+stream+".>")
 		}
 	}
 	// Archives of journals: as long as there may be any, also when no more are made. A purge's subject does not say of what, so this is any of
 	// them.
-	archives := r.stream(broker.ZoneCold)
+	archives := r.stream(streams.Cold)
 	u.Publish = append(u.Publish, r.s.All(wire.KindCold), api+"STREAM.INFO."+archives, api+"STREAM.MSG.GET."+archives, api+"STREAM.PURGE."+archives)
 	u.Publish = append(u.Publish, api+"DIRECT.GET."+r.grants()+".>", api+"CONSUMER.CREATE."+r.contracts()+".*",
 		api+"CONSUMER.MSG.NEXT."+r.contracts()+".*", api+"CONSUMER.DELETE."+r.contracts()+".*")
-	for _, ref := range broker.Consumers(r.s, r.Broker) {
-		if seen[ref] || ref.Name == broker.UnroutedConsumer {
+	for _, ref := range r.Broker.Consumers(r.s) {
+		if seen[ref] || ref.Name == streams.UnroutedConsumer {
 			u.Publish = append(u.Publish, r.consume(ref)...)
 		} else { // to see whether the broker is provisioned
 			u.Publish = append(u.Publish, api+"CONSUMER.INFO."+r.stream(ref.Zone)+"."+ref.Name)
 		}
 	}
-	index := r.stream(broker.ZoneIndex)
+	index := r.stream(streams.Index)
 	u.Publish = append(u.Publish, r.on(wire.KindIndex, "*", "*"), api+"STREAM.INFO."+index, api+"STREAM.MSG.GET."+index)
 	u.Publish = append(u.Publish, r.create(index, r.on(wire.KindIndex, "*", "*"))...)
 	r.reconciles(&u, seen)
 	r.parks(&u)
 	// To see whether an agent that this worker does not serve has workers.
-	u.Publish = append(u.Publish, api+"CONSUMER.INFO."+r.stream(broker.ZoneStart)+".*")
-	for _, stream := range broker.Streams(r.s, r.Broker) {
-		u.Publish = append(u.Publish, api+"STREAM.INFO."+stream, api+"STREAM.MSG.GET."+stream)
+	u.Publish = append(u.Publish, api+"CONSUMER.INFO."+r.stream(streams.Start)+".*")
+	for _, stream := range r.Broker.Streams(r.s) {
+		u.Publish = append(u.Publish, api+"STREAM.INFO."+stream.Name, api+"STREAM.MSG.GET."+stream.Name)
 	}
 	return u
 }
@@ -168,38 +170,38 @@ func (r rights) worker() User {
 // parks is what a worker needs whose runs wait for their models: to hear and say which models are away, and to have runs tried again,
 // those of other workers' agents too, which wait for the same.
 func (r rights) parks(u *User) {
-	u.Publish = append(u.Publish, r.on(wire.KindTimer, broker.ParkedToken, ">"),
+	u.Publish = append(u.Publish, r.on(wire.KindTimer, streams.ParkedToken, ">"),
 		r.on(wire.KindCtl, string(wire.ControlUnpark), "*", "*", "*"))
 	u.Subscribe = append(u.Subscribe, broker.OutageSubjects(r.s))
 }
 
 // reconciles is what a worker that looks for lost runs needs: a lease, and what starts runs of its agents, which it reads
 // without the consumers that provisioning made.
-func (r rights) reconciles(u *User, own map[broker.ConsumerRef]bool) {
-	u.Publish = append(u.Publish, r.on(wire.KindTimer, broker.LeaseToken, ">"))
+func (r rights) reconciles(u *User, own map[streams.ConsumerRef]bool) {
+	u.Publish = append(u.Publish, r.on(wire.KindTimer, streams.LeaseToken, ">"))
 	// What runs that have ended leave, when all consumers are through with it. A purge's subject does not say of what, so this is any of it.
-	for _, stream := range append(r.streams(broker.ZoneOut), r.streams(broker.ZoneTimer)...) {
+	for _, stream := range append(r.streams(streams.Out), r.streams(streams.Timer)...) {
 		u.Publish = append(u.Publish, api+"STREAM.PURGE."+stream)
 	}
-	for _, z := range []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDone, broker.ZoneTimer} {
+	for _, z := range []streams.Zone{streams.Start, streams.In, streams.Out, streams.Done, streams.Timer} {
 		for _, stream := range r.streams(z) {
 			u.Publish = append(u.Publish, api+"CONSUMER.LIST."+stream)
 		}
 	}
 	for _, a := range r.Broker.Agents {
 		start := r.s.Start(a.Name)
-		u.Publish = append(u.Publish, r.create(r.stream(broker.ZoneStart), start, start+".*")...)
-		for _, stream := range r.streams(broker.ZoneOut) {
+		u.Publish = append(u.Publish, r.create(r.stream(streams.Start), start, start+".*")...)
+		for _, stream := range r.streams(streams.Out) {
 			u.Publish = append(u.Publish, r.create(stream, r.on(wire.KindOut, "*", wire.NameToken(a.Type), ">"))...)
 		}
 	}
-	for _, ref := range broker.Consumers(r.s, r.Broker) {
-		if ref.Zone != broker.ZoneStart && !slices.Contains(r.Broker.Layout().Zones(broker.ZoneOut), ref.Zone) {
+	for _, ref := range r.Broker.Consumers(r.s) {
+		if ref.Zone != streams.Start && !slices.Contains(r.Broker.Layout().Zones(streams.Out), ref.Zone) {
 			continue
 		}
 		name := r.stream(ref.Zone) + "." + ref.Name
 		u.Deny = append(u.Deny, api+"CONSUMER.DELETE."+name, api+"CONSUMER.CREATE."+name, api+"CONSUMER.CREATE."+name+".>")
-		if !own[ref] && ref.Name != broker.UnroutedConsumer {
+		if !own[ref] && ref.Name != streams.UnroutedConsumer {
 			u.Deny = append(u.Deny, api+"CONSUMER.MSG.NEXT."+name)
 		}
 	}
@@ -214,7 +216,7 @@ func (r rights) programs() ([]User, error) {
 		users[i] = User{Name: p.Name, Role: RoleService, About: "a program that answers " + strings.Join(p.Types, ", "), Publish: []string{replies, userInfo}, Subscribe: []string{r.inbox(p.Name)}}
 		for _, t := range p.Types {
 			by[t] = i
-			if !slices.ContainsFunc(r.Broker.Services, func(s broker.ServicePlan) bool { return s.Type == t }) || slices.Contains(forPeople, t) {
+			if !slices.ContainsFunc(r.Broker.Services, func(s provision.Service) bool { return s.Type == t }) || slices.Contains(forPeople, t) {
 				faults = append(faults, sdk.Fault{Path: string(RoleService) + " " + p.Name, Expected: "types of services that agents call", Got: t})
 			}
 		}
@@ -238,23 +240,23 @@ func (r rights) programs() ([]User, error) {
 	return users, nil
 }
 
-func (r rights) service(s broker.ServicePlan) User {
+func (r rights) service(s provision.Service) User {
 	domain, kind := wire.DomainToken(s.Domain), wire.NameToken(s.Type)
-	ref := broker.ServiceConsumer(s.Domain, s.Type)
+	ref := streams.ServiceConsumer(s.Domain, s.Type)
 	u := User{
 		Name: ref.Name, Role: RoleService, About: "the service " + s.Type + " in the domain " + domain,
 		Answers: []string{r.s.Contract(s.Type), "$SRV.*", "$SRV.*." + kind, "$SRV.*." + kind + ".*"},
 	}
 	u.Publish = append([]string{replies, userInfo}, r.consume(ref)...)
 	u.Publish = append(u.Publish, r.answers(domain, kind)) // of nobody: the end of the subject is a principal's name
-	for _, stream := range r.streams(broker.ZoneOut) {
+	for _, stream := range r.streams(streams.Out) {
 		u.Publish = append(u.Publish, r.on(wire.KindDLQ, string(sdk.CodeInvalidEvent), strings.ToLower(stream), "*", domain, kind))
 	}
-	for _, stream := range r.streams(broker.ZoneIn) {
+	for _, stream := range r.streams(streams.In) {
 		u.Publish = append(u.Publish, api+"STREAM.MSG.GET."+stream)
 	}
 	u.Publish = append(u.Publish,
-		api+"STREAM.MSG.GET."+r.stream(broker.ZoneDLQ), "$KV."+broker.RegistryBucket(r.s)+"."+kind+".>", api+"STREAM.MSG.GET."+r.contracts())
+		api+"STREAM.MSG.GET."+r.stream(streams.DLQ), "$KV."+streams.RegistryBucket(r.s)+"."+kind+".>", api+"STREAM.MSG.GET."+r.contracts())
 	u.Subscribe = append([]string{r.inbox(u.Name), r.on(wire.KindVoid, domain, kind, ">")}, u.Answers...)
 	return u
 }
@@ -267,7 +269,7 @@ func (r rights) starts(u *User, named bool) {
 		agent := wire.NameToken(a.Name)
 		done := r.on(wire.KindDone, agent, ">")
 		u.Publish = append(u.Publish, r.s.Start(a.Name)+"."+u.Name, r.s.GetAs(a.Name, u.Name))
-		u.Publish = append(u.Publish, r.direct(broker.ZoneDone, done)...)
+		u.Publish = append(u.Publish, r.direct(streams.Done, done)...)
 		for _, c := range controls {
 			if slices.Contains(c.roles, u.Role) {
 				u.Publish = append(u.Publish, r.on(wire.KindCtl, string(c.verb), agent, "*", "*", u.Name))
@@ -325,13 +327,13 @@ func (r rights) approver(m Member) User {
 			u.Publish = append(u.Publish, r.answers(token, wire.NameToken(contractType))+"."+m.Name)
 		}
 		call, void, answer := r.on(wire.KindOut, token, ">"), r.on(wire.KindVoid, token, ">"), r.on(wire.KindIn, token, ">")
-		r.read(&u, broker.ZoneOut, r.s.Root()+".*."+token+".>", call, void)
-		r.read(&u, broker.ZoneIn, answer, answer)
-		u.Publish = append(u.Publish, r.direct(broker.ZoneOut, call)...)
+		r.read(&u, streams.Out, r.s.Root()+".*."+token+".>", call, void)
+		r.read(&u, streams.In, answer, answer)
+		u.Publish = append(u.Publish, r.direct(streams.Out, call)...)
 	}
-	for _, stream := range r.streams(broker.ZoneIn) {
+	for _, stream := range r.streams(streams.In) {
 		letter := r.on(wire.KindDLQ, "*", strings.ToLower(stream), ">")
-		r.read(&u, broker.ZoneDLQ, letter, letter)
+		r.read(&u, streams.DLQ, letter, letter)
 	}
 	for _, a := range r.Broker.Agents {
 		u.Publish = append(u.Publish, r.s.Get(a.Name), r.s.GetAs(a.Name, u.Name))
@@ -339,7 +341,7 @@ func (r rights) approver(m Member) User {
 	}
 	for _, h := range r.Broker.Webhooks {
 		if !slices.ContainsFunc(h.Domains, func(d string) bool { return !slices.Contains(domains, d) }) {
-			u.Publish = append(u.Publish, r.consume(broker.WebhookConsumer(h.Name))...)
+			u.Publish = append(u.Publish, r.consume(streams.WebhookConsumer(h.Name))...)
 		}
 	}
 	return u

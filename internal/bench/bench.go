@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/borrow"
 	"agentd/internal/state/redisstore"
 )
 
@@ -26,10 +27,12 @@ func Measure(ctx context.Context, o Options, l Load) (r Report, err error) {
 	if host, err := os.Hostname(); err == nil {
 		by += " of " + host
 	}
-	if err := p.conn.Permitted(ctx, func(ctx context.Context) error { return p.conn.Borrow(ctx, by) }); err != nil {
+	if err := p.conn.Permitted(ctx, func(ctx context.Context) error { return borrow.Take(ctx, p.conn, by) }); err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, tidy(ctx, p.conn.GiveBack)) }()
+	defer func() {
+		err = errors.Join(err, tidy(ctx, func(ctx context.Context) error { return borrow.GiveBack(ctx, p.conn) }))
+	}()
 	if p.redis != nil {
 		if err := p.redis.Borrow(ctx, by); err != nil {
 			return r, err
@@ -71,10 +74,10 @@ func Remove(ctx context.Context, o Options) (err error) {
 				}
 			}
 		}
-		if by, err := p.conn.Borrowed(ctx); cleared && err == nil && by == nil {
+		if by, err := borrow.By(ctx, p.conn); cleared && err == nil && by == nil {
 			return nil
 		}
-		return p.conn.GiveBack(ctx)
+		return borrow.GiveBack(ctx, p.conn)
 	})
 }
 

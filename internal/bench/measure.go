@@ -11,6 +11,10 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/borrow"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
+	"agentd/internal/broker/survey"
 	"agentd/internal/state/redisstore"
 	"agentd/sdk/wire"
 )
@@ -128,7 +132,7 @@ const probing = 300 * time.Millisecond
 
 // probe measures what the servers take for one thing, with nothing else to do.
 func (s *System) probe(ctx context.Context, atOnce int, redis *redisstore.Store) (p Probe, err error) {
-	write := func() error { return s.client.PublishBorrowed(ctx, []byte(text("probe"))) }
+	write := func() error { return borrow.Publish(ctx, s.client, []byte(text("probe"))) }
 	few := func(do func() (time.Duration, error)) (float64, error) {
 		var took []time.Duration
 		for range 20 {
@@ -197,13 +201,13 @@ type snapshot struct {
 }
 
 // zones are the streams that runs write to, without the journal where Redis has it.
-func (s *System) zones() []broker.Zone {
-	layout := broker.Plan{Partitions: s.o.Partitions}.Layout()
-	whole := []broker.Zone{broker.ZoneStart, broker.ZoneOut, broker.ZoneIn, broker.ZoneDone, broker.ZoneDLQ, broker.ZoneTimer}
+func (s *System) zones() []streams.Zone {
+	layout := provision.Plan{Partitions: s.o.Partitions}.Layout()
+	whole := []streams.Zone{streams.Start, streams.Out, streams.In, streams.Done, streams.DLQ, streams.Timer}
 	if s.o.Store.RedisURL == "" {
-		whole = append(whole, broker.ZoneRun)
+		whole = append(whole, streams.Run)
 	}
-	var zones []broker.Zone
+	var zones []streams.Zone
 	for _, z := range whole {
 		zones = append(zones, layout.Zones(z)...)
 	}
@@ -259,7 +263,7 @@ func (r *Report) count(before, after snapshot) {
 			r.Streams[zone] = of
 		}
 		r.Stored += of.Stored
-		if a.PersistMode != broker.PersistAsync {
+		if a.PersistMode != streams.PersistAsync {
 			r.Awaited += of.Stored
 		}
 		r.StoredBytes += of.Bytes
@@ -319,7 +323,7 @@ func (s *System) setting(ctx context.Context, l Load, redis *redisstore.Store) (
 	case s.o.Embedded != "":
 		set.NATSSync = SyncAlways
 	case s.o.Monitor != "":
-		seen, err := broker.Monitor(ctx, s.o.Monitor)
+		seen, err := survey.Monitor(ctx, s.o.Monitor)
 		if err != nil {
 			return set, err
 		}

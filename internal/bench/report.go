@@ -1,6 +1,8 @@
 package bench
 
-import "agentd/internal/broker"
+import (
+	"agentd/internal/broker/streams"
+)
 
 // Report is what was measured. Counts, bytes and allocations are of one run, on the average of those under load.
 type Report struct {
@@ -83,7 +85,7 @@ type Stream struct {
 	Stored float64 `json:"stored"`
 	Bytes  float64 `json:"bytes"`
 	// PersistMode is whether the server confirms what it has written, or before.
-	PersistMode broker.PersistMode `json:"persist_mode"`
+	PersistMode streams.PersistMode `json:"persist_mode"`
 }
 
 // Redis is what a run costs there. MemoryBytes is that of the keys.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/worker"
 	"agentd/sdk"
@@ -113,7 +115,7 @@ func (s *System) open(ctx context.Context) (err error) {
 	}
 	plan := worker.Plan([]sdk.AgentSpec{s.o.Spec})
 	plan.Replicas, plan.Partitions = s.o.Replicas, s.o.Partitions
-	if _, err := s.Control.Provision(ctx, plan); err != nil {
+	if _, err := provision.Apply(ctx, s.Control, plan); err != nil {
 		return err
 	}
 	for range s.o.Workers {
@@ -203,7 +205,7 @@ func (s *System) Calls() int64 { return s.calls.Load() }
 // serve answers calls.
 func (s *System) serve(ctx context.Context) error {
 	s.service.Consume(ctx, broker.ConsumeOptions{
-		Consumers: s.service.AwaitReading(ctx, broker.ServiceConsumer("", ServiceType)),
+		Consumers: s.service.AwaitReading(ctx, streams.ServiceConsumer("", ServiceType)),
 		Handle: func(ctx context.Context, d broker.Delivery) {
 			if err := s.answer(ctx, d); err != nil {
 				s.fail(fmt.Errorf("the service of the bench: %w", err))
@@ -245,7 +247,7 @@ func (s *System) fail(err error) {
 }
 
 func (s *System) watchDone(ctx context.Context) error {
-	return s.client.Watch(ctx, broker.ZoneDone, []string{s.client.Subjects().All(wire.KindDone)}, true, func(d broker.Delivery) bool {
+	return s.client.Watch(ctx, streams.Done, []string{s.client.Subjects().All(wire.KindDone)}, func(d broker.Delivery) bool {
 		event, err := wire.DecodeEvent(d.Headers(), d.Data())
 		if err != nil {
 			s.fail(fmt.Errorf("the terminal event on %s: %w", d.Subject(), err))

@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"agentd/internal/address"
+	"agentd/internal/broker/gather"
 	"agentd/internal/broker/leader"
+	"agentd/internal/broker/streams"
 	"agentd/internal/clock"
 	"agentd/sdk/wire"
 
@@ -78,7 +80,7 @@ type Conn struct {
 	// waits is ConnectOptions.Waits.
 	waits func(what string, err error)
 	// layout is how streams are divided; nil is not known yet.
-	layout atomic.Pointer[Layout]
+	layout atomic.Pointer[streams.Layout]
 }
 
 // Connect connects and checks the server's version. Its inboxes have a prefix of their own: acknowledgements must not be
@@ -106,7 +108,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 	}
 	options := append(c.options(&o), login...)
 	if o.InProcess != nil {
-		url, options = "", append(options, nats.InProcessServer(gatheringServer{o.InProcess}))
+		url, options = "", append(options, nats.InProcessServer(gather.Server{InProcessConnProvider: o.InProcess}))
 	}
 	if c.nc, err = nats.Connect(url, options...); err != nil {
 		if _, unreadable := errors.AsType[*neturl.Error](err); unreadable { // whose text repeats the URL
@@ -124,7 +126,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
 	c.js = followed{
-		JetStream: js, contact: &c.contact, refusals: &c.refusals, heard: &c.contact.reads,
+		JetStream: refusable{js, &c.refusals}, contact: &c.contact, heard: &c.contact.reads,
 		waits: c.waits, leave: c.leave, streamOf: c.streamOf, publishable: c.publishable,
 	}
 	if o.Wait {
@@ -144,7 +146,7 @@ func (c *Conn) options(o *ConnectOptions) []nats.Option {
 		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(pingsLost), nats.CustomInboxPrefix(InboxPrefix(c.subjects, c.user)),
 		// Credentials may be refused for the minutes in which an operator rolls out new ones.
 		nats.IgnoreAuthErrorAbort(),
-		nats.SetCustomDialer(&gatheringDialer{net.Dialer{Timeout: nats.DefaultTimeout}}),
+		nats.SetCustomDialer(&gather.Dialer{Dialer: net.Dialer{Timeout: nats.DefaultTimeout}}),
 		nats.ClosedHandler(func(*nats.Conn) { close(c.closed) }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			c.disconnected()
@@ -246,6 +248,21 @@ func (c *Conn) Subjects() wire.Subjects { return c.subjects }
 
 // JetStream is for internal/state, which keeps journals in the same broker.
 func (c *Conn) JetStream() jetstream.JetStream { return c.js }
+
+// Impatient is a JetStream that waits for no election, and leaves no server: for who examines servers.
+func (c *Conn) Impatient() (jetstream.JetStream, error) {
+	js, err := jetstream.New(c.nc)
+	if err != nil {
+		return nil, fmt.Errorf("JetStream: %w", err)
+	}
+	return refusable{js, &c.refusals}, nil
+}
+
+// Embedded reports whether the server is in this process.
+func (c *Conn) Embedded() bool { return c.embedded }
+
+// User is the name that it connected with; empty is none.
+func (c *Conn) User() string { return c.user }
 
 // Connected reports whether the connection stands now.
 func (c *Conn) Connected() bool { return c.nc.IsConnected() }

@@ -11,13 +11,14 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"agentd/internal/broker/streams"
 	"agentd/internal/retry"
 	"agentd/sdk"
 )
 
 // ConsumeOptions say what to read and who handles it.
 type ConsumeOptions struct {
-	Consumers []ConsumerRef
+	Consumers []streams.ConsumerRef
 	// Slots is how many deliveries are handled at once, over all consumers; 0 is sdk.DefaultSlots.
 	Slots int
 	// Handle settles its delivery. Its context ends when the grace period is over.
@@ -104,8 +105,8 @@ func (l *intake) finish() {
 }
 
 // pull reads one consumer.
-func (l *intake) pull(ctx context.Context, ref ConsumerRef) {
-	name := StreamName(l.subjects, ref.Zone) + "/" + ref.Name
+func (l *intake) pull(ctx context.Context, ref streams.ConsumerRef) {
+	name := streams.Name(l.subjects, ref.Zone) + "/" + ref.Name
 	p, err := l.newPuller(ref, max(1, min(mostWaiting*cap(l.slots)/len(l.Consumers), cap(l.slots), mostBatch)))
 	if err != nil {
 		l.log.Error("consumer cannot be read", "consumer", name, "error", err) // the connection was closed
@@ -216,7 +217,7 @@ func (l *intake) handle(d delivery) {
 	defer func() {
 		if p := recover(); p != nil {
 			l.log.Error("handler panicked", "subject", d.Subject(), "panic", p, "stack", string(debug.Stack()))
-			if err := d.Nak(AckWait); err != nil {
+			if err := d.Nak(streams.AckWait); err != nil {
 				l.log.Warn("delivery could not be settled", "subject", d.Subject(), "error", err)
 			}
 		}

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"agentd/internal/broker/embedded"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 )
 
 var (
-	startRef   = AgentConsumers("travel.desk")[0]
-	inRef      = AgentConsumers("travel.desk")[1]
-	serviceRef = ServiceConsumer("airline", "airline.book")
+	startRef   = streams.AgentConsumers("travel.desk")[0]
+	inRef      = streams.AgentConsumers("travel.desk")[1]
+	serviceRef = streams.ServiceConsumer("airline", "airline.book")
 )
 
 // consume consumes in the background. Stop ends it and waits; it is called with the test's end at the latest.
@@ -45,9 +47,9 @@ func start(t *testing.T, c *Conn, n int) {
 }
 
 // pending is how many messages of a consumer are neither acked nor even delivered.
-func pending(t *testing.T, c *Conn, ref ConsumerRef) (delivered, waiting int) {
+func pending(t *testing.T, c *Conn, ref streams.ConsumerRef) (delivered, waiting int) {
 	t.Helper()
-	consumer, err := c.js.Consumer(testContext(t), StreamName(c.subjects, ref.Zone), ref.Name)
+	consumer, err := c.js.Consumer(testContext(t), streams.Name(c.subjects, ref.Zone), ref.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,9 +58,9 @@ func pending(t *testing.T, c *Conn, ref ConsumerRef) (delivered, waiting int) {
 }
 
 // answered reports whether a consumer has no request open, or nothing for it.
-func answered(t *testing.T, c *Conn, ref ConsumerRef) bool {
+func answered(t *testing.T, c *Conn, ref streams.ConsumerRef) bool {
 	t.Helper()
-	consumer, err := c.js.Consumer(testContext(t), StreamName(c.subjects, ref.Zone), ref.Name)
+	consumer, err := c.js.Consumer(testContext(t), streams.Name(c.subjects, ref.Zone), ref.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +68,7 @@ func answered(t *testing.T, c *Conn, ref ConsumerRef) bool {
 	return info.NumWaiting == 0 || info.NumPending == 0
 }
 
-func settled(t *testing.T, c *Conn, ref ConsumerRef) {
+func settled(t *testing.T, c *Conn, ref streams.ConsumerRef) {
 	t.Helper()
 	eventually(t, "everything is acked", func() bool {
 		delivered, waiting := pending(t, c, ref)
@@ -86,7 +88,7 @@ func TestConsume_SharesSlotsOverConsumers(t *testing.T) {
 	}
 	var running, most atomic.Int64
 	handled, gate := make(chan string), make(chan struct{})
-	consume(t, c, ConsumeOptions{Consumers: []ConsumerRef{startRef, inRef}, Slots: 1, Handle: func(_ context.Context, d Delivery) {
+	consume(t, c, ConsumeOptions{Consumers: []streams.ConsumerRef{startRef, inRef}, Slots: 1, Handle: func(_ context.Context, d Delivery) {
 		most.Store(max(most.Load(), running.Add(1)))
 		defer running.Add(-1)
 		handled <- d.Stream()
@@ -95,7 +97,7 @@ func TestConsume_SharesSlotsOverConsumers(t *testing.T) {
 			t.Error(err)
 		}
 	}})
-	others := map[string]ConsumerRef{"AGENTD_START": inRef, "AGENTD_IN": startRef}
+	others := map[string]streams.ConsumerRef{"AGENTD_START": inRef, "AGENTD_IN": startRef}
 	seen := map[string]int{}
 	for i := range 2 * each {
 		stream := receive(t, "a message", handled)
@@ -119,7 +121,7 @@ func TestConsume_FillsItsSlots(t *testing.T) {
 	const slots = 8
 	start(t, c, slots)
 	full, finish := make(chan struct{}, slots), make(chan struct{})
-	consume(t, c, ConsumeOptions{Consumers: []ConsumerRef{startRef}, Slots: slots, Handle: func(_ context.Context, d Delivery) {
+	consume(t, c, ConsumeOptions{Consumers: []streams.ConsumerRef{startRef}, Slots: slots, Handle: func(_ context.Context, d Delivery) {
 		full <- struct{}{}
 		<-finish
 		if err := d.Ack(); err != nil {
@@ -138,9 +140,9 @@ func TestConsume_LeavesToOthersWhatItCannotHandle(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, embedded.Options{})
 	c := connect(t, ConnectOptions{InProcess: server})
-	provision(t, c, testPlan)
+	apply(t, c, testPlan)
 	busy, finish := make(chan struct{}, 1), make(chan struct{})
-	both := []ConsumerRef{startRef, inRef}
+	both := []streams.ConsumerRef{startRef, inRef}
 	consume(t, c, ConsumeOptions{Consumers: both, Slots: 1, Handle: func(_ context.Context, d Delivery) {
 		busy <- struct{}{}
 		<-finish
@@ -172,7 +174,7 @@ func TestConsume_DeliversAgainWhatIsNotSettled(t *testing.T) {
 	c := provisionedFor(t, 400*time.Millisecond)
 	start(t, c, 1)
 	deliveries := make(chan Delivery, 10)
-	consume(t, c, ConsumeOptions{Consumers: []ConsumerRef{startRef}, Handle: func(_ context.Context, d Delivery) { deliveries <- d }})
+	consume(t, c, ConsumeOptions{Consumers: []streams.ConsumerRef{startRef}, Handle: func(_ context.Context, d Delivery) { deliveries <- d }})
 	one, two := receive(t, "a delivery", deliveries), receive(t, "another", deliveries)
 	if one.Sequence() != two.Sequence() || one.Delivered() != 1 || two.Delivered() != 2 || one.Received() != two.Received() {
 		t.Errorf("sequences %d, %d; deliveries %d, %d", one.Sequence(), two.Sequence(), one.Delivered(), two.Delivered())
@@ -192,7 +194,7 @@ func TestConsume_NakAsksForAnotherDelivery(t *testing.T) {
 	start(t, c, 1)
 	times := make(chan time.Time, 10)
 	const delay = 300 * time.Millisecond
-	consume(t, c, ConsumeOptions{Consumers: []ConsumerRef{startRef}, Handle: func(_ context.Context, d Delivery) {
+	consume(t, c, ConsumeOptions{Consumers: []streams.ConsumerRef{startRef}, Handle: func(_ context.Context, d Delivery) {
 		times <- time.Now()
 		var err error
 		switch d.Delivered() {
@@ -221,7 +223,7 @@ func TestConsume_ExtendedDeliveriesAreNotRepeated(t *testing.T) {
 	c := provisionedFor(t, ackWait)
 	start(t, c, 1)
 	handled := make(chan int, 10)
-	consume(t, c, ConsumeOptions{Consumers: []ConsumerRef{startRef}, Handle: func(_ context.Context, d Delivery) {
+	consume(t, c, ConsumeOptions{Consumers: []streams.ConsumerRef{startRef}, Handle: func(_ context.Context, d Delivery) {
 		beat := time.NewTicker(ackWait / 12)
 		defer beat.Stop()
 		for range 24 { // twice as long as a delivery lasts
@@ -247,7 +249,7 @@ func TestConsume_SurvivesAPanic(t *testing.T) {
 	var log safeLog
 	c.log = slog.New(slog.NewTextHandler(&log, nil))
 	handled := make(chan struct{}, 10)
-	consume(t, c, ConsumeOptions{Consumers: []ConsumerRef{startRef}, Slots: 1, Handle: func(_ context.Context, d Delivery) {
+	consume(t, c, ConsumeOptions{Consumers: []streams.ConsumerRef{startRef}, Slots: 1, Handle: func(_ context.Context, d Delivery) {
 		if d.Sequence() == 1 {
 			panic("boom")
 		}
@@ -297,7 +299,7 @@ func TestConsume_DrainsBeforeItReturns(t *testing.T) {
 	go func() {
 		defer close(returned)
 		c.Consume(ctx, ConsumeOptions{
-			Consumers: []ConsumerRef{startRef}, Slots: 1, Drain: func() { close(drained) },
+			Consumers: []streams.ConsumerRef{startRef}, Slots: 1, Drain: func() { close(drained) },
 			Handle: func(ctx context.Context, d Delivery) {
 				began <- struct{}{}
 				<-finish
@@ -337,7 +339,7 @@ func TestConsume_AbandonsHandlersAfterTheGracePeriod(t *testing.T) {
 	start(t, c, 1)
 	began, abandoned := make(chan struct{}), make(chan struct{})
 	stop := consume(t, c, ConsumeOptions{
-		Consumers: []ConsumerRef{startRef}, Grace: time.Millisecond,
+		Consumers: []streams.ConsumerRef{startRef}, Grace: time.Millisecond,
 		Handle: func(ctx context.Context, _ Delivery) {
 			close(began)
 			<-ctx.Done()
@@ -355,14 +357,14 @@ func TestConsume_WaitsForItsConsumer(t *testing.T) {
 	var log safeLog
 	c.log = slog.New(slog.NewTextHandler(&log, nil))
 	handled := make(chan string, 10)
-	consume(t, c, ConsumeOptions{Consumers: []ConsumerRef{startRef}, Handle: func(_ context.Context, d Delivery) {
+	consume(t, c, ConsumeOptions{Consumers: []streams.ConsumerRef{startRef}, Handle: func(_ context.Context, d Delivery) {
 		if err := d.Ack(); err != nil {
 			t.Error(err)
 		}
 		handled <- d.Subject()
 	}})
 	eventually(t, "it says what it waits for", func() bool { return strings.Contains(log.String(), "AGENTD_START/agent_travel_desk") })
-	provision(t, c, testPlan)
+	apply(t, c, testPlan)
 	start(t, c, 1)
 	receive(t, "a message", handled)
 	if n := strings.Count(log.String(), "\n"); n > 10 {
@@ -373,7 +375,7 @@ func TestConsume_WaitsForItsConsumer(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the consumer is made again", func() bool { // the server still removes files of the old one
-		_, err := c.Provision(testContext(t), testPlan)
+		_, err := provision.Apply(testContext(t), c, testPlan)
 		return err == nil
 	})
 	receive(t, "the same message from the new consumer", handled)
@@ -388,7 +390,7 @@ func TestConsume_DeliversWhatIsNoEvent(t *testing.T) {
 		t.Fatal(err)
 	}
 	handled := make(chan Delivery, 1)
-	consume(t, c, ConsumeOptions{Consumers: []ConsumerRef{startRef}, Handle: func(_ context.Context, d Delivery) {
+	consume(t, c, ConsumeOptions{Consumers: []streams.ConsumerRef{startRef}, Handle: func(_ context.Context, d Delivery) {
 		if err := d.Ack(); err != nil {
 			t.Error(err)
 		}

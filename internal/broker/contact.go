@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/broker/leader"
+	"agentd/internal/broker/streams"
 	"agentd/internal/retry"
 	"agentd/sdk"
 )
@@ -72,8 +73,7 @@ type silence struct{ since, last time.Time }
 // for an election.
 type followed struct {
 	jetstream.JetStream
-	contact  *contact
-	refusals *refusals
+	contact *contact
 	// heard is what its requests are counted with.
 	heard *silence
 	// These are the connection's. A field of its type would have the linker keep all of its methods, in each program.
@@ -178,9 +178,9 @@ type probe struct {
 	ask  func(context.Context) (*jetstream.ClusterInfo, error)
 }
 
-func (c *Conn) probeConsumer(ref ConsumerRef) *probe {
+func (c *Conn) probeConsumer(ref streams.ConsumerRef) *probe {
 	return &probe{"consumer " + ref.Name, func(ctx context.Context) (*jetstream.ClusterInfo, error) {
-		consumer, err := c.js.Consumer(ctx, StreamName(c.subjects, ref.Zone), ref.Name)
+		consumer, err := c.js.Consumer(ctx, streams.Name(c.subjects, ref.Zone), ref.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -190,7 +190,7 @@ func (c *Conn) probeConsumer(ref ConsumerRef) *probe {
 
 func (c *Conn) probeStream(name string) *probe {
 	return &probe{"stream " + name, func(ctx context.Context) (*jetstream.ClusterInfo, error) {
-		s, err := c.look(ctx, name)
+		s, err := c.js.Stream(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -348,13 +348,11 @@ func (f followed) Stream(ctx context.Context, name string) (s jetstream.Stream, 
 
 // Consumer implements jetstream.JetStream.
 func (f followed) Consumer(ctx context.Context, stream, name string) (consumer jetstream.Consumer, err error) {
-	ctx, explain, stop := f.refusals.until(ctx, "$JS.API.CONSUMER.INFO."+stream+"."+name)
-	defer stop()
 	err = leader.Patiently(ctx, f, "consumer "+stream+"/"+name, func(ctx context.Context) error {
 		consumer, err = f.JetStream.Consumer(ctx, stream, name)
 		return err
 	})
-	return consumer, explain(err)
+	return consumer, err
 }
 
 // PublishMsg implements jetstream.JetStream.

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/broker/leader"
+	"agentd/internal/broker/streams"
 	"agentd/internal/clip"
 	"agentd/sdk"
 )
@@ -145,7 +146,7 @@ func (c *Conn) letterOf(m Stored) (l Letter, ok bool) {
 		l.Stream = strings.ToUpper(tokens[2])
 		l.Origin, _ = strconv.ParseUint(tokens[3], 10, 64) // sequences begin at 1
 	}
-	l.Forged = StreamName(c.subjects, Layout{}.ZoneOf(l.Subject)) != wholeName(l.Stream)
+	l.Forged = streams.Name(c.subjects, streams.Layout{}.ZoneOf(l.Subject)) != streams.Whole(l.Stream)
 	return l, m.Header(headerSettled) == ""
 }
 
@@ -166,13 +167,13 @@ func (c *Conn) Letters(ctx context.Context, f LetterFilter, each func(Letter) (b
 	}
 	from := f.After + 1
 	if !f.Since.IsZero() {
-		since, err := c.SequenceAt(ctx, ZoneDLQ, f.Since)
+		since, err := c.SequenceAt(ctx, streams.DLQ, f.Since)
 		if err != nil {
 			return err
 		}
 		from = max(from, since)
 	}
-	return c.Scan(ctx, ZoneDLQ, filter, from, func(m Stored) (bool, error) {
+	return c.Scan(ctx, streams.DLQ, filter, from, func(m Stored) (bool, error) {
 		if l, ok := c.letterOf(m); ok {
 			return each(l)
 		}
@@ -183,7 +184,7 @@ func (c *Conn) Letters(ctx context.Context, f LetterFilter, each func(Letter) (b
 // Letter returns one dead letter, with the body from where it came if that was omitted and is still there; or
 // ErrNotStored.
 func (c *Conn) Letter(ctx context.Context, sequence uint64) (Letter, error) {
-	m, err := c.At(ctx, ZoneDLQ, sequence)
+	m, err := c.At(ctx, streams.DLQ, sequence)
 	if err != nil {
 		return Letter{}, err
 	}
@@ -279,7 +280,7 @@ func (c *Conn) lastDead(ctx context.Context, l Letter) (uint64, error) {
 // SettleLetter removes a dead letter and leaves a mark in its place that says how it was dealt with. A letter that
 // somebody else dealt with meanwhile is *sdk.Error with CodeConflict.
 func (c *Conn) SettleLetter(ctx context.Context, l Letter, how string) error {
-	name := StreamName(c.subjects, ZoneDLQ)
+	name := streams.Name(c.subjects, streams.DLQ)
 	mark := &nats.Msg{Subject: l.own, Header: nats.Header{
 		headerReason: {string(l.Reason)}, headerSubject: {l.Subject}, headerSettled: {headerText(how)},
 	}}
@@ -298,7 +299,7 @@ func (c *Conn) replaced(ctx context.Context, l Letter) error {
 	if err := c.unsettled(ctx, l); err != nil {
 		return err
 	}
-	_, err := c.last(ctx, StreamName(c.subjects, ZoneDLQ), l.own)
+	_, err := c.last(ctx, streams.Name(c.subjects, streams.DLQ), l.own)
 	switch {
 	case errors.Is(err, ErrNotStored):
 		return sdk.Errorf(sdk.CodeConflict, "dead letter %d is not there any more: it is past its age, or somebody deleted it", l.Sequence)
@@ -310,7 +311,7 @@ func (c *Conn) replaced(ctx context.Context, l Letter) error {
 
 // unsettled returns CodeConflict for a letter that was dealt with before, and removes it: whoever dealt with it was interrupted before that.
 func (c *Conn) unsettled(ctx context.Context, l Letter) error {
-	mark, err := c.last(ctx, StreamName(c.subjects, ZoneDLQ), l.own)
+	mark, err := c.last(ctx, streams.Name(c.subjects, streams.DLQ), l.own)
 	if err != nil && !errors.Is(err, ErrNotStored) {
 		return err
 	}
@@ -322,7 +323,7 @@ func (c *Conn) unsettled(ctx context.Context, l Letter) error {
 }
 
 func (c *Conn) deleteLetter(ctx context.Context, sequence uint64) error {
-	s, err := c.look(ctx, StreamName(c.subjects, ZoneDLQ))
+	s, err := c.js.Stream(ctx, streams.Name(c.subjects, streams.DLQ))
 	if err == nil {
 		err = s.DeleteMsg(ctx, sequence)
 	}

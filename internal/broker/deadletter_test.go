@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/broker/streams"
 	"agentd/sdk/wire"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,12 +17,12 @@ import (
 )
 
 // post stores a message of the zone's own and returns it as a delivery.
-func post(t *testing.T, c *Conn, z Zone, subject string, data []byte) Delivery {
+func post(t *testing.T, c *Conn, z streams.Zone, subject string, data []byte) Delivery {
 	t.Helper()
 	ack, err := c.js.Publish(testContext(t), subject, data)
 	mustPublish(t, err)
 	var d Delivery
-	err = c.Watch(testContext(t), z, []string{subject}, true, func(got Delivery) bool {
+	err = c.Watch(testContext(t), z, []string{subject}, func(got Delivery) bool {
 		d = got
 		return got.Sequence() != ack.Sequence
 	})
@@ -57,9 +58,9 @@ func TestLetters_AreSelectedAndLeaveOutWhatWasSettled(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
 	subject := c.subjects.Start("travel.desk")
-	broken := reject(t, c, post(t, c, ZoneStart, subject, []byte("one")), sdk.CodeInvalidEvent)
-	second := reject(t, c, post(t, c, ZoneStart, subject, []byte("two")), sdk.CodePoison)
-	if want := StreamName(c.subjects, ZoneStart); second.Stream != want || second.Origin != 2 || second.Subject != subject || string(second.Data) != "two" {
+	broken := reject(t, c, post(t, c, streams.Start, subject, []byte("one")), sdk.CodeInvalidEvent)
+	second := reject(t, c, post(t, c, streams.Start, subject, []byte("two")), sdk.CodePoison)
+	if want := streams.Name(c.subjects, streams.Start); second.Stream != want || second.Origin != 2 || second.Subject != subject || string(second.Data) != "two" {
 		t.Errorf("letter %+v, want message 2 of %s", second, want)
 	}
 	list := func(f LetterFilter) (found []uint64) {
@@ -98,12 +99,12 @@ func TestLetters_AreSelectedAndLeaveOutWhatWasSettled(t *testing.T) {
 		t.Errorf("read it: %v", err)
 	}
 	// It still is known to have been one, and is not dead-lettered anew by a delivery whose ack was lost.
-	mustPublish(t, c.DeadLetter(testContext(t), first(t, c, ZoneStart, subject), sdk.CodeInvalidEvent, "why"))
+	mustPublish(t, c.DeadLetter(testContext(t), first(t, c, streams.Start, subject), sdk.CodeInvalidEvent, "why"))
 	if diff := cmp.Diff(both[1:], list(LetterFilter{})); diff != "" {
 		t.Errorf("after its message came again (-want +got):\n%s", diff)
 	}
 	for sequence, want := range map[uint64]sdk.Code{1: sdk.CodeInvalidEvent, 2: sdk.CodePoison, 3: ""} {
-		if got, err := c.DeadLettered(testContext(t), StreamName(c.subjects, ZoneStart), sequence); got != want || err != nil {
+		if got, err := c.DeadLettered(testContext(t), streams.Name(c.subjects, streams.Start), sequence); got != want || err != nil {
 			t.Errorf("message %d was dead-lettered for %q, %v; want %q", sequence, got, err, want)
 		}
 	}
@@ -123,7 +124,7 @@ func TestLetters_DealingWithOneIsFinishedByWhoTriesAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := provisioned(t)
-			l := reject(t, c, post(t, c, ZoneStart, c.subjects.Start("travel.desk"), []byte("one")), sdk.CodeInvalidEvent)
+			l := reject(t, c, post(t, c, streams.Start, c.subjects.Start("travel.desk"), []byte("one")), sdk.CodeInvalidEvent)
 			mark := &nats.Msg{Subject: l.own, Header: nats.Header{headerSettled: {"redriven to 7"}}}
 			if _, err := c.js.PublishMsg(testContext(t), mark); err != nil {
 				t.Fatal(err)
@@ -132,10 +133,10 @@ func TestLetters_DealingWithOneIsFinishedByWhoTriesAgain(t *testing.T) {
 			if !isCode(err, sdk.CodeConflict) || !strings.Contains(err.Error(), "was dealt with before: redriven to 7") {
 				t.Errorf("%v", err)
 			}
-			if _, err := c.At(testContext(t), ZoneDLQ, l.Sequence); !errors.Is(err, ErrNotStored) {
+			if _, err := c.At(testContext(t), streams.DLQ, l.Sequence); !errors.Is(err, ErrNotStored) {
 				t.Errorf("it is still there: %v", err)
 			}
-			if n := stored(t, c, ZoneStart); n != 1 {
+			if n := stored(t, c, streams.Start); n != 1 {
 				t.Errorf("%d messages are where it came from; want the one", n)
 			}
 		})
@@ -146,7 +147,7 @@ func TestLetters_DealingWithOneIsFinishedByWhoTriesAgain(t *testing.T) {
 func TestSettleLetter_SaysWhyItIsTooLate(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
-	d := post(t, c, ZoneIn, c.subjects.Reply(testCall), []byte("no event"))
+	d := post(t, c, streams.In, c.subjects.Reply(testCall), []byte("no event"))
 	letter := reject(t, c, d, sdk.CodeInvalidEvent)
 	told := func() string { return sdk.AsError(c.SettleLetter(testContext(t), letter, "dropped")).Error() }
 	if _, err := c.js.Publish(testContext(t), letter.own, []byte("no event")); err != nil {
@@ -171,16 +172,16 @@ func TestRepublish_CountsAndNeverOvertakesAnAnswer(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
 	reply := c.subjects.Reply(testCall)
-	wrong := reject(t, c, post(t, c, ZoneIn, reply, []byte("wrong")), sdk.CodeUnknownRun)
+	wrong := reject(t, c, post(t, c, streams.In, reply, []byte("wrong")), sdk.CodeUnknownRun)
 	stream, sequence, err := c.Republish(testContext(t), wrong)
-	if err != nil || stream != StreamName(c.subjects, ZoneIn) || sequence != 2 {
+	if err != nil || stream != streams.Name(c.subjects, streams.In) || sequence != 2 {
 		t.Fatalf("republish: message %d of %s, %v", sequence, stream, err)
 	}
 	// The first copy may still be on its way to a worker.
 	_, _, err = c.Republish(testContext(t), wrong)
 	conflict(t, "publish it once more", err)
 
-	copied, err := c.At(testContext(t), ZoneIn, sequence)
+	copied, err := c.At(testContext(t), streams.In, sequence)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +189,7 @@ func TestRepublish_CountsAndNeverOvertakesAnAnswer(t *testing.T) {
 		t.Errorf("the copy is %+v", copied)
 	}
 	var delivery Delivery
-	err = c.Watch(testContext(t), ZoneIn, []string{reply}, true, func(d Delivery) bool {
+	err = c.Watch(testContext(t), streams.In, []string{reply}, func(d Delivery) bool {
 		delivery = d
 		return d.Sequence() != sequence
 	})
@@ -202,7 +203,7 @@ func TestRepublish_CountsAndNeverOvertakesAnAnswer(t *testing.T) {
 	if _, _, err = c.Republish(testContext(t), again); err != nil {
 		t.Errorf("publish it after it came back: %v", err)
 	}
-	right := post(t, c, ZoneIn, reply, []byte("right"))
+	right := post(t, c, streams.In, reply, []byte("right"))
 	_, _, err = c.Republish(testContext(t), wrong)
 	conflict(t, "publish it after message "+right.Subject(), err)
 }
@@ -211,7 +212,7 @@ func TestLetter_ReadsAnOmittedBodyWhereItCameFrom(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
 	large := bytes.Repeat([]byte("x"), int(c.nc.MaxPayload())-100)
-	l := reject(t, c, post(t, c, ZoneStart, c.subjects.Start("travel.desk"), large), sdk.CodeInvalidEvent)
+	l := reject(t, c, post(t, c, streams.Start, c.subjects.Start("travel.desk"), large), sdk.CodeInvalidEvent)
 	if !l.Omitted || l.Data != nil {
 		t.Fatalf("the letter has %d bytes; want it too large to be copied", len(l.Data))
 	}
@@ -230,7 +231,7 @@ func TestContest_KeepsWhatCouldNotBePublished(t *testing.T) {
 	for range 2 { // a redelivery finds the same conflict
 		mustPublish(t, c.Contest(testContext(t), subject, event("two")))
 	}
-	if n := stored(t, c, ZoneDLQ); n != 1 {
+	if n := stored(t, c, streams.DLQ); n != 1 {
 		t.Fatalf("%d dead letters", n)
 	}
 	l, err := c.Letter(testContext(t), 1)

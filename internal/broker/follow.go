@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"agentd/internal/broker/streams"
 	"agentd/internal/retry"
 	"agentd/sdk/wire"
 
@@ -24,15 +24,15 @@ var following = retry.Pauses{First: 10 * time.Millisecond, Longest: 10 * time.Se
 
 // Follow reads a zone's messages on a filter in order, through workers, from the beginning until ctx ends: caughtUp is
 // called once, when everything that was there has been handed out, by a goroutine that calls handle. Until opening ends a
-// worker is waited for, and what goes wrong else is returned; later it is waited for too. When a stream is another, the error is
-// ErrOtherStream. Of a zone that is divided, each stream is read in order; handle is called once at a time.
-func (c *Conn) Follow(ctx, opening context.Context, z Zone, filter string, caughtUp func(), handle func(Delivery)) error {
+// worker is waited for, and what goes wrong else is returned; later it is waited for too, until the connection is closed. When a stream is
+// another, the error is ErrOtherStream. Of a zone that is divided, each stream is read in order; handle is called once at a time.
+func (c *Conn) Follow(ctx, opening context.Context, z streams.Zone, filter string, caughtUp func(), handle func(Delivery)) error {
 	zones, err := c.followable(ctx, opening, z, filter)
 	if err != nil {
 		return err
 	}
 	behind := len(zones)
-	return together(ctx, zones, func(ctx context.Context, part Zone, one *sync.Mutex, _ func()) error {
+	return together(ctx, zones, func(ctx context.Context, part streams.Zone, one *sync.Mutex, _ func()) error {
 		return c.followOne(ctx, opening, part, filter, func() {
 			one.Lock()
 			defer one.Unlock()
@@ -50,8 +50,8 @@ func (c *Conn) Follow(ctx, opening context.Context, z Zone, filter string, caugh
 }
 
 // followable are the zones that a zone is divided into, or those of them with messages on a filter, for somebody who may ask workers alone.
-func (c *Conn) followable(ctx, opening context.Context, z Zone, filter string) ([]Zone, error) {
-	if !slices.Contains(divided, z) || c.layout.Load() != nil {
+func (c *Conn) followable(ctx, opening context.Context, z streams.Zone, filter string) ([]streams.Zone, error) {
+	if !z.Divided() || c.layout.Load() != nil {
 		return c.zones(ctx, z, filter)
 	}
 	for pauses := following.Start(); ; {
@@ -62,7 +62,7 @@ func (c *Conn) followable(ctx, opening context.Context, z Zone, filter string) (
 		if err != nil {
 			return nil, err
 		}
-		l, err := NewLayout(max(p.partitions, 1))
+		l, err := streams.NewLayout(max(p.partitions, 1))
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +72,7 @@ func (c *Conn) followable(ctx, opening context.Context, z Zone, filter string) (
 }
 
 // followOne is Follow of one stream.
-func (c *Conn) followOne(ctx, opening context.Context, z Zone, filter string, caughtUp func(), handle func(Delivery)) error {
+func (c *Conn) followOne(ctx, opening context.Context, z streams.Zone, filter string, caughtUp func(), handle func(Delivery)) error {
 	at := &place{}
 	begin := func() error {
 		for pauses := following.Start(); ; {
@@ -103,7 +103,7 @@ func (c *Conn) followOne(ctx, opening context.Context, z Zone, filter string, ca
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}), errors.Is(err, ErrOtherStream):
+		case errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}), errors.Is(err, ErrOtherStream), Closed(err):
 			return err
 		case err != nil:
 			c.log.Warn("messages cannot be read; trying again", "filter", filter, "error", err)
@@ -144,7 +144,7 @@ func (x *place) follow(p page) ([]Stored, error) {
 }
 
 // rest hands out what there is after a place, and moves that.
-func (c *Conn) rest(ctx context.Context, z Zone, filter string, at *place, handle func(Delivery)) error {
+func (c *Conn) rest(ctx context.Context, z streams.Zone, filter string, at *place, handle func(Delivery)) error {
 	for from := max(at.sequence, 1); ; {
 		p, unread := c.page(ctx, z, filter, from)
 		messages, err := at.follow(p)
@@ -162,16 +162,14 @@ func (c *Conn) rest(ctx context.Context, z Zone, filter string, at *place, handl
 }
 
 // published are the subjects on which the messages of a zone on a filter are heard.
-func (c *Conn) published(z Zone, filter string) []string {
+func (c *Conn) published(z streams.Zone, filter string) []string {
 	rest, any := strings.CutPrefix(filter, c.subjects.Root()+".*.")
 	if !any {
 		return []string{filter}
 	}
 	var subjects []string
-	for kind, of := range zoneOf {
-		if string(of) == wholeName(string(z)) {
-			subjects = append(subjects, c.subjects.Root()+"."+string(kind)+"."+rest)
-		}
+	for _, kind := range z.Kinds() {
+		subjects = append(subjects, c.subjects.Root()+"."+string(kind)+"."+rest)
 	}
 	return subjects
 }

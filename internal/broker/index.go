@@ -11,6 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"agentd/internal/broker/streams"
+	"agentd/internal/days"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -31,14 +33,14 @@ type IndexedRun struct {
 }
 
 // WithdrawnFor is how long it is said that a document is withdrawn: whoever has not read for longer reads the index from the beginning.
-const WithdrawnFor = 7 * day
+const WithdrawnFor = 7 * days.Day
 
 func (c *Conn) indexFilter(partition string) string {
 	return c.subjects.Index(wire.RunKey{Partition: partition, Token: "*"})
 }
 
 // Indexes reports whether there is an index of runs.
-func (c *Conn) Indexes(ctx context.Context) (bool, error) { return c.HasStream(ctx, ZoneIndex) }
+func (c *Conn) Indexes(ctx context.Context) (bool, error) { return c.HasStream(ctx, streams.Index) }
 
 // PublishIndexed puts a document in the place of the run's one before; without Data it withdraws it. It does not wait: a document that is lost is found
 // by reconciliation.
@@ -64,7 +66,7 @@ func (c *Conn) publishIndexed(i IndexedRun, header nats.Header) error {
 // IndexedRevisions are the revisions that the documents of a partition tell of, by the runs' tokens.
 func (c *Conn) IndexedRevisions(ctx context.Context, partition string) (map[string]uint64, error) {
 	revisions := map[string]uint64{}
-	err := c.upToNow(ctx, ZoneIndex, c.indexFilter(partition), true, func(m jetstream.Msg) {
+	err := c.upToNow(ctx, streams.Index, c.indexFilter(partition), true, func(m jetstream.Msg) {
 		if i, is := c.indexedIn(m.Subject(), m.Headers(), nil); is {
 			revisions[i.Run.Token] = i.Revision
 		}
@@ -74,7 +76,7 @@ func (c *Conn) IndexedRevisions(ctx context.Context, partition string) (map[stri
 
 // Indexed is the document of a run; one without a revision where it has none. That this user may not read it is said at once.
 func (c *Conn) Indexed(ctx context.Context, run wire.RunKey) (IndexedRun, error) {
-	stream := StreamName(c.subjects, ZoneIndex)
+	stream := streams.Name(c.subjects, streams.Index)
 	ctx, explain, stop := c.refusals.until(ctx, "$JS.API.STREAM.MSG.GET."+stream)
 	defer stop()
 	m, err := c.last(ctx, stream, c.subjects.Index(run))
@@ -93,7 +95,7 @@ func (c *Conn) Indexed(ctx context.Context, run wire.RunKey) (IndexedRun, error)
 // (ErrOtherStream). behind is how many are stored after it.
 func (c *Conn) TailIndex(ctx context.Context, from uint64, handle func(i IndexedRun, behind uint64) error) error {
 	var failed error
-	err := c.readOn(ctx, StreamName(c.subjects, ZoneIndex), jetstream.OrderedConsumerConfig{
+	err := c.readOn(ctx, streams.Name(c.subjects, streams.Index), jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{c.indexFilter("*")}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1),
 	}, nil, func(m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
 		if i, is := c.indexedIn(m.Subject(), m.Headers(), m.Data()); is {
@@ -119,7 +121,7 @@ func (s IndexState) Lacks(every time.Duration, now int64) bool {
 
 // IndexState looks at the stream of documents. Where there is none, the error has sdk.CodeConfig.
 func (c *Conn) IndexState(ctx context.Context) (IndexState, error) {
-	s, err := c.js.Stream(ctx, StreamName(c.subjects, ZoneIndex))
+	s, err := c.js.Stream(ctx, streams.Name(c.subjects, streams.Index))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return IndexState{}, sdk.Errorf(sdk.CodeConfig, "there is no index of runs; make it with: agentd provision --index")
 	}
@@ -127,7 +129,7 @@ func (c *Conn) IndexState(ctx context.Context) (IndexState, error) {
 		return IndexState{}, fmt.Errorf("look at the index of runs: %w", err)
 	}
 	state := IndexState{Bounds: bounds(s)}
-	starts, err := c.js.Stream(ctx, StreamName(c.subjects, ZoneStart))
+	starts, err := c.js.Stream(ctx, streams.Name(c.subjects, streams.Start))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return state, nil
 	}
@@ -137,16 +139,6 @@ func (c *Conn) IndexState(ctx context.Context) (IndexState, error) {
 	first := starts.CachedInfo().State
 	state.Late = first.FirstSeq > 1 || first.Msgs > 0 && first.FirstTime.UnixNano() < state.Created
 	return state, nil
-}
-
-// MakeIndex makes the stream of documents, for whoever asks for the index of runs. It may be repeated.
-func (c *Conn) MakeIndex(ctx context.Context) error {
-	streams := c.streams(Plan{Index: true})
-	want := streams[len(streams)-1]
-	if err := c.makeStream(ctx, want); err != nil {
-		return fmt.Errorf("make the index of runs: %w", err)
-	}
-	return nil
 }
 
 func (c *Conn) indexedIn(subject string, headers map[string][]string, data []byte) (IndexedRun, bool) {

@@ -11,6 +11,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/singleflight"
 
+	"agentd/internal/atonce"
+	"agentd/internal/broker/leader"
+	"agentd/internal/broker/streams"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -53,7 +56,7 @@ func (c *Conn) cameBack() {
 
 // publishable waits until a subject may be published on: for a connection, and until no consumer of its stream is ahead.
 func (c *Conn) publishable(ctx context.Context, subject string) error {
-	if c.looked(c.nc.ConnectedServerId()) || !slices.Contains(Rebuildable, Layout{}.ZoneOf(subject)) {
+	if c.looked(c.nc.ConnectedServerId()) || !slices.Contains(streams.Rebuildable, streams.Layout{}.ZoneOf(subject)) {
 		return nil
 	}
 	for {
@@ -179,7 +182,7 @@ func (c *Conn) putAllBack(ctx context.Context) error {
 	if lost := time.UnixMilli(c.inPlace.lost.Load()).Add(-startedBefore); lost.After(since) {
 		since = lost
 	}
-	back, err := c.putBack(ctx, since, Rebuildable...)
+	back, err := c.putBack(ctx, since, streams.Rebuildable...)
 	if len(back) > 0 {
 		c.log.Info("consumers deliver again what they may have passed over in another process of the server", "consumers", back)
 	}
@@ -201,12 +204,12 @@ var ErrAhead = errors.New("a consumer is ahead of its stream, whose end the serv
 // have passed over some of it, and names them: those that are ahead of their stream. What the server publishes itself, as it does when a timer is
 // due, does not wait until somebody has looked, so all that have got beyond the first of it deliver it again. Streams that are not there have none.
 // Errors: ErrAhead, and CodePermissionDenied where this user may not look, of all of them; or that it is not known whether they are ahead.
-func (c *Conn) putBack(ctx context.Context, since time.Time, zones ...Zone) (back []string, err error) {
+func (c *Conn) putBack(ctx context.Context, since time.Time, zones ...streams.Zone) (back []string, err error) {
 	layout, err := c.Layout(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var parts []Zone
+	var parts []streams.Zone
 	for _, z := range zones {
 		parts = append(parts, layout.Zones(z)...)
 	}
@@ -214,7 +217,7 @@ func (c *Conn) putBack(ctx context.Context, since time.Time, zones ...Zone) (bac
 		back    []string
 		problem error
 	}
-	all, err := atOnce(len(parts), func(i int) (seen, error) {
+	all, err := atonce.Take(len(parts), func(i int) (seen, error) {
 		back, err := c.putBackIn(ctx, parts[i], since)
 		switch {
 		case errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}):
@@ -232,7 +235,7 @@ func (c *Conn) putBack(ctx context.Context, since time.Time, zones ...Zone) (bac
 }
 
 // putBackIn is putBack of one stream.
-func (c *Conn) putBackIn(ctx context.Context, part Zone, since time.Time) (back []string, err error) {
+func (c *Conn) putBackIn(ctx context.Context, part streams.Zone, since time.Time) (back []string, err error) {
 	readers, err := c.Readers(ctx, part)
 	if err != nil {
 		return nil, err
@@ -242,7 +245,7 @@ func (c *Conn) putBackIn(ctx context.Context, part Zone, since time.Time) (back 
 		return nil, err
 	}
 	ahead := func(r Reader) bool { return r.Delivered > bounds.Last }
-	if Zone(wholeName(string(part))) != ZoneTimer || !c.resets() {
+	if streams.Whole(part) != streams.Timer || !c.resets() {
 		readers = slices.DeleteFunc(readers, func(r Reader) bool { return !ahead(r) })
 	}
 	if len(readers) == 0 {
@@ -257,7 +260,7 @@ func (c *Conn) putBackIn(ctx context.Context, part Zone, since time.Time) (back 
 		if r.Delivered < first {
 			continue
 		}
-		name, to := StreamName(c.subjects, part)+"."+r.Name, min(r.Floor+1, first)
+		name, to := streams.Name(c.subjects, part)+"."+r.Name, min(r.Floor+1, first)
 		switch err := c.reset(ctx, part, r.Name, to); {
 		case err == nil:
 			back = append(back, name)
@@ -275,12 +278,19 @@ var resettingServer = [2]int{2, 14}
 
 func (c *Conn) resets() bool { return c.serverIs(resettingServer) }
 
+// Refillable reports whether workers would notice that the server with the streams was started again (see Server), and could have consumers
+// that are ahead of a stream deliver what it gets back.
+func (c *Conn) Refillable() bool {
+	held, _ := c.nc.ConnectedServerJetStream()
+	return held && !leader.Clustered(c.js) && c.resets()
+}
+
 // reset sets a consumer back to a sequence. An older server does not answer who asks it to.
-func (c *Conn) reset(ctx context.Context, part Zone, consumer string, to uint64) error {
+func (c *Conn) reset(ctx context.Context, part streams.Zone, consumer string, to uint64) error {
 	if !c.resets() {
 		return sdk.Errorf(sdk.CodeConfig, "the NATS server is %s; %d.%d and newer ones do that", c.nc.ConnectedServerVersion(), resettingServer[0], resettingServer[1])
 	}
-	stream := StreamName(c.subjects, part)
+	stream := streams.Name(c.subjects, part)
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	ctx, explain, stop := c.refusals.until(ctx, "$JS.API.CONSUMER.RESET."+stream+"."+consumer)

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/broker/embedded"
+	"agentd/internal/broker/streams"
 	"agentd/sdk/wire"
 )
 
@@ -31,7 +32,7 @@ func startAhead(t *testing.T, inHand int) (r *restorable, service jetstream.Cons
 	for i := 1; i <= aheadCalls; i++ {
 		call(t, r.conn, fmt.Sprintf("call-%d-", i))
 	}
-	service, err := r.conn.js.Consumer(testContext(t), aheadStream, ServiceConsumer("airline", "airline.book").Name)
+	service, err := r.conn.js.Consumer(testContext(t), aheadStream, streams.ServiceConsumer("airline", "airline.book").Name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,11 +89,11 @@ func TestPutBack_ConsumersThatAreAheadOfTheirStream(t *testing.T) {
 			t.Parallel()
 			r, service, started := startAhead(t, of.inHand)
 			call(t, &Conn{js: r.conn.js.(followed).JetStream, nc: r.conn.nc, subjects: r.conn.subjects, log: r.conn.log}, "before") // nobody has looked
-			back, err := r.conn.putBack(testContext(t), started, ZoneOut)
+			back, err := r.conn.putBack(testContext(t), started, streams.Out)
 			if diff := cmp.Diff([]string{aheadStream + "." + service.CachedInfo().Name}, back); err != nil || diff != "" {
 				t.Fatalf("put back are (-want +got):\n%s%v", diff, err)
 			}
-			if again, err := r.conn.putBack(testContext(t), started, ZoneOut); err != nil || len(again) != 0 {
+			if again, err := r.conn.putBack(testContext(t), started, streams.Out); err != nil || len(again) != 0 {
 				t.Errorf("put back again are %v: %v", again, err)
 			}
 			call(t, r.conn, "after")
@@ -191,7 +192,7 @@ func TestPutBack_TimersThatTheServerMayHavePublished(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, embedded.Options{})
 	c := connect(t, ConnectOptions{InProcess: server})
-	provision(t, c, testPlan)
+	apply(t, c, testPlan)
 	ctx := testContext(t)
 	workers, err := c.js.Consumer(ctx, "AGENTD_TMR", "agent_travel_desk")
 	if err != nil {
@@ -213,12 +214,12 @@ func TestPutBack_TimersThatTheServerMayHavePublished(t *testing.T) {
 		return at
 	}
 	began := fire().Add(time.Millisecond)
-	if back, err := c.putBack(ctx, began, ZoneTimer); err != nil || len(back) > 0 {
+	if back, err := c.putBack(ctx, began, streams.Timer); err != nil || len(back) > 0 {
 		t.Fatalf("put back are %v, though nothing was published since: %v", back, err)
 	}
 	eventually(t, "the clock goes on", func() bool { return time.Now().After(began) })
 	fire()
-	back, err := c.putBack(ctx, began, ZoneTimer)
+	back, err := c.putBack(ctx, began, streams.Timer)
 	if diff := cmp.Diff([]string{"AGENTD_TMR.agent_travel_desk"}, back); err != nil || diff != "" {
 		t.Fatalf("put back are (-want +got):\n%s%v", diff, err)
 	}

@@ -3,10 +3,12 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"agentd/internal/broker/streams"
 	"agentd/internal/retry"
 	"agentd/sdk"
 )
@@ -22,7 +24,7 @@ type Backlog struct {
 }
 
 // Backlog asks the consumer's leader.
-func (c *Conn) Backlog(ctx context.Context, ref ConsumerRef) (Backlog, error) {
+func (c *Conn) Backlog(ctx context.Context, ref streams.ConsumerRef) (Backlog, error) {
 	info, err := c.consumerInfo(ctx, ref)
 	if err != nil {
 		return Backlog{}, err
@@ -36,6 +38,26 @@ func backlogOf(info *jetstream.ConsumerInfo) Backlog {
 		b.Delivered = last.UnixMilli()
 	}
 	return b
+}
+
+// ConsumerState is how far the readers of a consumer are.
+type ConsumerState struct {
+	Stream, Name string
+	Backlog
+	// Redelivered is how many messages were delivered again that are not finished.
+	Redelivered int64
+	Paused      bool
+}
+
+// ConsumerState asks the consumer's leader.
+func (c *Conn) ConsumerState(ctx context.Context, ref streams.ConsumerRef) (ConsumerState, error) {
+	info, err := c.consumerInfo(ctx, ref)
+	if err != nil {
+		return ConsumerState{}, err
+	}
+	return ConsumerState{
+		Stream: info.Stream, Name: info.Name, Backlog: backlogOf(info), Redelivered: int64(info.NumRedelivered), Paused: info.Paused,
+	}, nil
 }
 
 // A reader that has no request at a consumer may renew it, or be busy: readSince after a message was delivered somebody is
@@ -53,7 +75,7 @@ const (
 
 // Unread reports whether nobody seems to read the consumers, on any stream of their zones: none of them has a request for messages, and nothing
 // was delivered lately. One that does not exist is jetstream.ErrConsumerNotFound.
-func (c *Conn) Unread(ctx context.Context, refs ...ConsumerRef) (bool, error) {
+func (c *Conn) Unread(ctx context.Context, refs ...streams.ConsumerRef) (bool, error) {
 	all, err := c.Divided(ctx, refs...)
 	if err != nil {
 		return false, err
@@ -63,7 +85,7 @@ func (c *Conn) Unread(ctx context.Context, refs ...ConsumerRef) (bool, error) {
 }
 
 // PartlyRead are those of a consumer's, on the streams of its zone, that nobody seems to read, although somebody reads others of them.
-func (c *Conn) PartlyRead(ctx context.Context, ref ConsumerRef) ([]ConsumerRef, error) {
+func (c *Conn) PartlyRead(ctx context.Context, ref streams.ConsumerRef) ([]streams.ConsumerRef, error) {
 	all, err := c.Divided(ctx, ref)
 	if err != nil || len(all) == 1 {
 		return nil, err
@@ -76,9 +98,9 @@ func (c *Conn) PartlyRead(ctx context.Context, ref ConsumerRef) ([]ConsumerRef, 
 }
 
 // unread are those of the consumers that nobody seems to read. It looks no longer when enough is said by how many are left.
-func (c *Conn) unread(ctx context.Context, refs []ConsumerRef, enough func(unread int) bool) ([]ConsumerRef, error) {
+func (c *Conn) unread(ctx context.Context, refs []streams.ConsumerRef, enough func(unread int) bool) ([]streams.ConsumerRef, error) {
 	for look := 0; ; look++ {
-		var left []ConsumerRef
+		var left []streams.ConsumerRef
 		for _, ref := range refs {
 			b, err := c.Backlog(ctx, ref)
 			if err != nil {
@@ -104,9 +126,31 @@ func (c *Conn) Unserved(ctx context.Context, domain, contractType string) (bool,
 	if domain == sdk.HumanDomain || sdk.AsksPermission(contractType) {
 		return false, nil
 	}
-	unread, err := c.Unread(ctx, ServiceConsumer(domain, contractType))
+	unread, err := c.Unread(ctx, streams.ServiceConsumer(domain, contractType))
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return false, nil
 	}
 	return unread, err
+}
+
+// Working names a consumer that a worker reads, or has read within the last minute; "" is that no worker runs.
+func (c *Conn) Working(ctx context.Context) (consumer string, err error) {
+	stream, err := c.js.Stream(ctx, streams.Name(c.subjects, streams.Start))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look who reads init events: %w", err)
+	}
+	consumers := stream.ListConsumers(ctx)
+	for info := range consumers.Info() {
+		b := backlogOf(info)
+		if b.Pulls > 0 || b.Unacked > 0 && info.TimeStamp.UnixMilli()-b.Delivered < readSince.Milliseconds() {
+			consumer = info.Stream + "/" + info.Name
+		}
+	}
+	if err := consumers.Err(); err != nil {
+		return "", fmt.Errorf("look who reads init events: %w", err)
+	}
+	return consumer, nil
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"agentd/internal/broker/provision"
 	"agentd/sdk"
 )
 
@@ -12,9 +13,9 @@ func TestUnserved_IsNotSaidOfPeople(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
 	p := testPlan
-	p.Services = append(slices.Clone(p.Services), ServicePlan{Domain: sdk.HumanDomain, Type: sdk.TypeQuestion},
-		ServicePlan{Domain: "finance", Type: sdk.TypePermissionRequest})
-	provision(t, c, p)
+	p.Services = append(slices.Clone(p.Services), provision.Service{Domain: sdk.HumanDomain, Type: sdk.TypeQuestion},
+		provision.Service{Domain: "finance", Type: sdk.TypePermissionRequest})
+	apply(t, c, p)
 	for _, s := range p.Services {
 		unserved, err := c.Unserved(testContext(t), s.Domain, s.Type)
 		if want := s.Domain == "airline"; err != nil || unserved != want {

@@ -13,14 +13,12 @@ import (
 
 	"agentd/sdk/wire"
 
+	"agentd/internal/broker/streams"
 	"agentd/internal/retry"
 )
 
-// LeaseToken follows the kind in a lease's subject, where a timer has its agent.
-const LeaseToken = "lease"
-
 func (c *Conn) leaseSubject(name string) string {
-	return c.subjects.Root() + "." + string(wire.KindTimer) + "." + LeaseToken + "." + name
+	return c.subjects.Root() + "." + string(wire.KindTimer) + "." + streams.LeaseToken + "." + name
 }
 
 // Lease takes a lease on a name for a time, whole seconds, unless somebody has it. It ends by itself, or with EndLease.

@@ -77,20 +77,20 @@ func (c *Conn) announceEach(every time.Duration, subject string, missed func()) 
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	permitted, _, forget := c.refusals.until(ctx, subject)
+	w.try(ctx)
 	w.announce()
 	if err := c.flush(); err != nil {
-		forget()
+		w.forget()
 		cancel()
 		return nil, errors.Join(fmt.Errorf("announce that live events are read: %w", err), stopAsked())
 	}
 	w.changed = c.nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
 	var renewing sync.WaitGroup
-	renewing.Go(func() { w.renew(permitted) })
+	renewing.Go(func() { w.renew(ctx) })
 	return sync.OnceValue(func() error {
 		cancel()
 		renewing.Wait()
-		forget()
+		w.forget()
 		return stopAsked()
 	}), nil
 }
@@ -122,6 +122,15 @@ type watching struct {
 	// asked has a token when a worker wants to know who watches, and changed one when the connection is there again, or closed.
 	asked   chan struct{}
 	changed chan nats.Status
+	// refused is closed when the server refuses the announcement, and nil when that is known; forget ends listening for it.
+	refused <-chan struct{}
+	forget  func()
+}
+
+// try has it known when the server refuses the announcement from now on.
+func (w *watching) try(ctx context.Context) {
+	permitted, _, forget := w.c.refusals.until(ctx, w.subject)
+	w.refused, w.forget = permitted.Done(), forget
 }
 
 func (w *watching) announce() {
@@ -134,8 +143,8 @@ func (w *watching) announce() {
 }
 
 // renew announces it again and again. What was told before all workers knew was missed: between servers, an announcement may be
-// slower than the message that starts a run, so that is looked for once more when it has surely come. It ends when the server refuses the
-// announcement: workers tell always where nobody may announce (see AskWatchers).
+// slower than the message that starts a run, so that is looked for once more when it has surely come. Over a connection on which the server
+// refuses it, nothing more is announced: workers tell always where nobody may (see AskWatchers).
 func (w *watching) renew(ctx context.Context) {
 	defer w.c.nc.RemoveStatusListener(w.changed)
 	ticker := time.NewTicker(w.every)
@@ -146,6 +155,10 @@ func (w *watching) renew(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-w.refused:
+			w.refused = nil
+			ticker.Stop()
+			continue
 		case <-ticker.C:
 			lost, known = !known || time.Since(last) > wire.WatchLasts, true
 		case <-w.asked:
@@ -155,6 +168,9 @@ func (w *watching) renew(ctx context.Context) {
 				w.missed() // and whoever asks for it learns why
 				return
 			}
+			w.forget()
+			w.try(ctx)
+			ticker.Reset(w.every)
 			lost, known = true, false
 		}
 		w.announce()

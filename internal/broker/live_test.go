@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+
 	"agentd/internal/broker/embedded"
 	"agentd/sdk/wire"
 	"agentd/test/ports"
@@ -115,6 +117,42 @@ func TestWatch_IsAnnouncedAgainAfterAnOutage(t *testing.T) {
 	startServer(t, o)
 	receive(t, "the announcement after the outage", heard)
 	receive(t, "that something may have been missed", missed)
+}
+
+// Who may not announce that they watch is told all the same when the connection was lost, and when it is closed.
+func TestWatch_WhoMayNotAnnounceIsToldOfTheConnection(t *testing.T) {
+	t.Parallel()
+	ns, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true, Users: []*server.User{{
+			Username: "ann", Password: "cold", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"agentd.watch.>"}}},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Start()
+	t.Cleanup(func() {
+		ns.Shutdown()
+		ns.WaitForShutdown()
+	})
+	if !ns.ReadyForConnections(deadline) {
+		t.Fatal("the server does not start")
+	}
+	c := connect(t, ConnectOptions{URL: "nats://ann:cold@" + ns.Addr().String()})
+	subject := c.subjects.Watch("travel.desk", testRun)
+	refused, _, forget := c.refusals.until(testContext(t), subject)
+	defer forget()
+	missed := make(chan struct{}, 10)
+	announce(t, c, time.Hour, subject, func() { missed <- struct{}{} })
+	receive(t, "that the announcement is refused", refused.Done())
+	if err := c.nc.ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, "that something may have been missed", missed)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, "that the connection is closed", missed)
 }
 
 // What was announced before anything else that the connection reads is known by then: as read, or as unread.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"agentd/internal/broker/embedded"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 	"agentd/sdk"
 
 	"agentd/sdk/wire"
@@ -26,10 +28,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const deadline = time.Minute
 
 // testPlan has an agent and a service. Its deliveries last longer than any test, unless they are settled.
-var testPlan = Plan{
+var testPlan = provision.Plan{
 	AckWait:  time.Hour,
-	Agents:   []AgentPlan{{Name: "travel.desk", Type: "com.travel.desk"}},
-	Services: []ServicePlan{{Domain: "airline", Type: "airline.book"}},
+	Agents:   []provision.Agent{{Name: "travel.desk", Type: "com.travel.desk"}},
+	Services: []provision.Service{{Domain: "airline", Type: "airline.book"}},
 }
 
 var (
@@ -109,13 +111,13 @@ func provisionedFor(t *testing.T, ackWait time.Duration) *Conn {
 	c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
 	p := testPlan
 	p.AckWait = ackWait
-	provision(t, c, p)
+	apply(t, c, p)
 	return c
 }
 
-func provision(t *testing.T, c *Conn, p Plan) []Change {
+func apply(t *testing.T, c *Conn, p provision.Plan) []provision.Change {
 	t.Helper()
-	changes, err := c.Provision(testContext(t), p)
+	changes, err := provision.Apply(testContext(t), c, p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,9 +143,9 @@ func event(id string) wire.Event {
 }
 
 // stored counts the messages of a zone.
-func stored(t *testing.T, c *Conn, z Zone) uint64 {
+func stored(t *testing.T, c *Conn, z streams.Zone) uint64 {
 	t.Helper()
-	s, err := c.js.Stream(testContext(t), StreamName(c.subjects, z))
+	s, err := c.js.Stream(testContext(t), streams.Name(c.subjects, z))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,10 +171,10 @@ func receive[T any](t *testing.T, what string, ch <-chan T) T {
 }
 
 // first is the first message in a zone on a subject, seen without consuming it.
-func first(t *testing.T, c *Conn, z Zone, subject string) Delivery {
+func first(t *testing.T, c *Conn, z streams.Zone, subject string) Delivery {
 	t.Helper()
 	var d Delivery
-	err := c.Watch(testContext(t), z, []string{subject}, true, func(got Delivery) bool {
+	err := c.Watch(testContext(t), z, []string{subject}, func(got Delivery) bool {
 		d = got
 		return false
 	})

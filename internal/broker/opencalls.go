@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"agentd/internal/broker/streams"
 	"agentd/sdk/wire"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -31,15 +32,15 @@ func (c *Conn) OpenCalls(ctx context.Context, contractType, dataschema string) (
 		}
 	}
 	filter := func(kind wire.Kind) string { return root + "." + string(kind) + ".*." + token + ".>" }
-	if err := c.upToNow(ctx, ZoneIn, filter(wire.KindIn), true, closes); err != nil {
+	if err := c.upToNow(ctx, streams.In, filter(wire.KindIn), true, closes); err != nil {
 		return nil, err
 	}
-	if err := c.upToNow(ctx, ZoneOut, filter(wire.KindVoid), true, closes); err != nil {
+	if err := c.upToNow(ctx, streams.Out, filter(wire.KindVoid), true, closes); err != nil {
 		return nil, err
 	}
 	var calls []OpenCall
 	places := map[string]int{} // in calls, by the call's id
-	err := c.upToNow(ctx, ZoneOut, filter(wire.KindOut), false, func(m jetstream.Msg) {
+	err := c.upToNow(ctx, streams.Out, filter(wire.KindOut), false, func(m jetstream.Msg) {
 		event, err := wire.DecodeEvent(m.Headers(), m.Data())
 		if err != nil || !wire.SameURI(event.DataSchema, dataschema) || closed[event.ID] || c.overdue(event) {
 			return
@@ -67,10 +68,10 @@ func (c *Conn) overdue(event wire.Event) bool {
 }
 
 // upToNow calls handle with the messages on a filter that a zone has now, in the order of each stream.
-func (c *Conn) upToNow(ctx context.Context, z Zone, filter string, headersOnly bool, handle func(jetstream.Msg)) error {
+func (c *Conn) upToNow(ctx context.Context, z streams.Zone, filter string, headersOnly bool, handle func(jetstream.Msg)) error {
 	zones, err := c.zones(ctx, z, filter)
 	for i := 0; i < len(zones) && err == nil; i++ {
-		err = c.read(ctx, StreamName(c.subjects, zones[i]), jetstream.OrderedConsumerConfig{
+		err = c.read(ctx, streams.Name(c.subjects, zones[i]), jetstream.OrderedConsumerConfig{
 			FilterSubjects: []string{filter}, DeliverPolicy: jetstream.DeliverAllPolicy, HeadersOnly: headersOnly,
 		}, func(left uint64) bool { return left > 0 }, func(m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
 			handle(m)

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/broker/leader"
+	"agentd/internal/broker/streams"
 	"agentd/internal/retry"
 )
 
@@ -56,8 +57,8 @@ func (c *Conn) readOn(
 		o.saw(meta.Sequence.Stream, meta.Timestamp)
 		return handle(m, meta)
 	})
-	if errors.Is(context.Cause(watched), ErrOtherStream) {
-		return fmt.Errorf("read %s: %w", stream, ErrOtherStream)
+	if cause := context.Cause(watched); err != nil && cause != nil && ctx.Err() == nil {
+		return fmt.Errorf("read %s: %w", stream, cause)
 	}
 	return err
 }
@@ -90,7 +91,7 @@ func (o *origin) look(ctx context.Context) error {
 	o.mu.Lock()
 	before, at, server := o.known, o.at, o.server
 	o.mu.Unlock()
-	s, err := o.conn.look(ctx, o.stream)
+	s, err := o.conn.js.Stream(ctx, o.stream)
 	if err != nil {
 		return err
 	}
@@ -125,13 +126,13 @@ func (o *origin) replaced(ctx context.Context, sequence uint64, at time.Time) bo
 
 // WatchStreams calls other with a zone whose stream was made anew, or set back to an older copy, each time, until ctx ends. It looks
 // every 5 s, and whenever the connection was made anew. One call of other is made at a time.
-func (c *Conn) WatchStreams(ctx context.Context, zones []Zone, other func(Zone)) {
+func (c *Conn) WatchStreams(ctx context.Context, zones []streams.Zone, other func(streams.Zone)) {
 	var calling sync.Mutex
 	var watching sync.WaitGroup
 	for _, z := range zones {
 		watching.Go(func() {
 			for ctx.Err() == nil {
-				o := &origin{conn: c, stream: StreamName(c.subjects, z)}
+				o := &origin{conn: c, stream: streams.Name(c.subjects, z)}
 				err := o.look(ctx)
 				if err == nil {
 					err = o.watch(ctx)

@@ -5,9 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"agentd/internal/broker/embedded"
+	"agentd/internal/broker/streams"
 	"agentd/internal/contracts"
 	"agentd/sdk/wire"
 	"agentd/test/ports"
@@ -26,7 +31,7 @@ func startRestorable(t *testing.T) *restorable {
 	r := &restorable{t: t, o: embedded.Options{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}}
 	r.server = startServer(t, r.o)
 	r.conn = connect(t, ConnectOptions{URL: r.server.URL()})
-	provision(t, r.conn, testPlan)
+	apply(t, r.conn, testPlan)
 	return r
 }
 
@@ -75,7 +80,7 @@ func makeAnew(t *testing.T, c *Conn, stream string) {
 	if err := c.js.DeleteStream(testContext(t), stream); err != nil {
 		t.Fatal(err)
 	}
-	provision(t, c, testPlan)
+	apply(t, c, testPlan)
 }
 
 func call(t *testing.T, c *Conn, id string) {
@@ -95,12 +100,12 @@ func idOf(d Delivery) string {
 }
 
 // watchCalls tells the ids of the calls that Watch hands out.
-func watchCalls(t *testing.T, c *Conn, fromStart bool) <-chan string {
+func watchCalls(t *testing.T, c *Conn) <-chan string {
 	t.Helper()
 	seen, ended := make(chan string, 64), make(chan error, 1)
 	ctx, cancel := context.WithCancel(testContext(t))
 	go func() {
-		ended <- c.Watch(ctx, ZoneOut, []string{"agentd.out.>"}, fromStart, func(d Delivery) bool {
+		ended <- c.Watch(ctx, streams.Out, []string{"agentd.out.>"}, func(d Delivery) bool {
 			seen <- idOf(d)
 			return true
 		})
@@ -129,7 +134,7 @@ func TestWatch_ReadsAStreamThatWasMadeAnew(t *testing.T) {
 	c := provisioned(t)
 	call(t, c, "a")
 	call(t, c, "b")
-	seen := watchCalls(t, c, true)
+	seen := watchCalls(t, c)
 	wantSeen(t, seen, "a", "b")
 	makeAnew(t, c, "AGENTD_OUT")
 	call(t, c, "c")
@@ -143,7 +148,7 @@ func TestWatch_ReadsAServerThatWasSetBack(t *testing.T) {
 	restore := r.backUp()
 	call(t, r.conn, "b")
 	call(t, r.conn, "c")
-	seen := watchCalls(t, r.conn, true)
+	seen := watchCalls(t, r.conn)
 	wantSeen(t, seen, "a", "b", "c")
 	restore()
 	call(t, r.conn, "d")
@@ -158,7 +163,7 @@ func TestWatch_ReadsAServerThatHasGotFurtherSinceItWasSetBack(t *testing.T) {
 	restore := r.backUp()
 	call(t, r.conn, "b")
 	call(t, r.conn, "c")
-	seen := watchCalls(t, r.conn, true)
+	seen := watchCalls(t, r.conn)
 	wantSeen(t, seen, "a", "b", "c")
 	restore(func(c *Conn) {
 		for _, id := range []string{"d", "e", "f", "g"} {
@@ -179,7 +184,7 @@ func TestWatch_ReadsAServerThatHasGotFurtherSinceItWasSetBack(t *testing.T) {
 func TestConsume_AcksNothingThatAnotherProcessHasDelivered(t *testing.T) {
 	t.Parallel()
 	r := startRestorable(t)
-	ref := AgentConsumers("travel.desk")[3]
+	ref := streams.AgentConsumers("travel.desk")[3]
 	at := testCall
 	at.Domain, at.Type, at.Agent = wire.LocalDomain, "com_travel_desk", "other"
 	publish := func(id string) {
@@ -187,7 +192,7 @@ func TestConsume_AcksNothingThatAnotherProcessHasDelivered(t *testing.T) {
 		mustPublish(t, r.conn.Publish(testContext(t), r.conn.subjects.Call(at), event(id)))
 	}
 	given := make(chan Delivery, 2)
-	consume(t, r.conn, ConsumeOptions{Consumers: []ConsumerRef{ref}, Slots: 4, Handle: func(_ context.Context, d Delivery) { given <- d }})
+	consume(t, r.conn, ConsumeOptions{Consumers: []streams.ConsumerRef{ref}, Slots: 4, Handle: func(_ context.Context, d Delivery) { given <- d }})
 	restore := r.backUp()
 	publish("a")
 	forgotten := receive(t, "a", given)
@@ -209,6 +214,49 @@ func TestConsume_AcksNothingThatAnotherProcessHasDelivered(t *testing.T) {
 	settled(t, r.conn, ref)
 }
 
+// Who has seen what it waited for is not told anything twice, also where the stream has become another meanwhile.
+func TestWatch_EndsThoughTheStreamIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	call(t, c, "a")
+	asked := make(chan *nats.Msg, 64)
+	looks, err := c.nc.ChanSubscribe("$JS.API.STREAM.INFO.AGENTD_OUT", asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	err = c.Watch(testContext(t), streams.Out, []string{"agentd.out.>"}, func(d Delivery) bool {
+		if told = append(told, idOf(d)); len(told) > 1 {
+			return false
+		}
+		makeAnew(t, c, "AGENTD_OUT")
+		call(t, c, "b")
+		for len(asked) > 0 {
+			<-asked
+		}
+		if err := c.nc.ForceReconnect(); err != nil {
+			t.Error(err)
+		}
+		receive(t, "a look at the stream", asked)
+		select { // two looks find that it is another; the first may have been before
+		case <-asked:
+		case <-time.After(2 * lookTwice):
+		}
+		for range 10 { // and are answered
+			if _, err := c.nc.RTT(); err != nil {
+				t.Error(err)
+			}
+		}
+		return false
+	})
+	if err != nil || !slices.Equal(told, []string{"a"}) {
+		t.Errorf("told of %v: %v", told, err)
+	}
+	if err := looks.Unsubscribe(); err != nil {
+		t.Error(err)
+	}
+}
+
 // follow is a Follow that goes on in the background.
 func follow(t *testing.T, c *Conn) (seen <-chan string, ended <-chan error) {
 	t.Helper()
@@ -219,7 +267,7 @@ func follow(t *testing.T, c *Conn) (seen <-chan string, ended <-chan error) {
 	ids, end, caughtUp := make(chan string, 64), make(chan error, 1), make(chan struct{})
 	ctx, cancel := context.WithCancel(testContext(t))
 	go func() {
-		end <- c.Follow(ctx, ctx, ZoneOut, "agentd.*.airline.>", func() { close(caughtUp) }, func(d Delivery) { ids <- idOf(d) })
+		end <- c.Follow(ctx, ctx, streams.Out, "agentd.*.airline.>", func() { close(caughtUp) }, func(d Delivery) { ids <- idOf(d) })
 	}()
 	receive(t, "that it has caught up", caughtUp)
 	t.Cleanup(func() {

@@ -13,14 +13,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"agentd/internal/broker/streams"
 	"agentd/sdk/wire"
 )
-
-// ParkedToken follows the kind in the subject of a parked run's mark, where a timer has its agent.
-const ParkedToken = "parked"
-
-// outageLease is the lease on a model that is away: who has it may ask the model, and it says until when nobody else may.
-func outageLease(key string) string { return "model." + key }
 
 // ParkedRun is a run that waits for something, with the token of its agent.
 type ParkedRun struct {
@@ -30,7 +25,7 @@ type ParkedRun struct {
 
 // mark is the subject of the mark that a run waits for what key names. There is one message on it at most.
 func (c *Conn) mark(key string, tokens ...string) string {
-	return strings.Join(append([]string{c.subjects.Root(), string(wire.KindTimer), ParkedToken, key}, tokens...), ".")
+	return strings.Join(append([]string{c.subjects.Root(), string(wire.KindTimer), streams.ParkedToken, key}, tokens...), ".")
 }
 
 // MarkParked says for a time that a run waits for what key names. It may be repeated.
@@ -49,7 +44,7 @@ func (c *Conn) ParkedRuns(ctx context.Context, key, agent string) ([]ParkedRun, 
 	if agent != "" {
 		token = wire.NameToken(agent)
 	}
-	subjects, err := c.SubjectsUnder(ctx, ZoneTimer, c.mark(key, token, ">"))
+	subjects, err := c.SubjectsUnder(ctx, streams.Timer, c.mark(key, token, ">"))
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +59,7 @@ func (c *Conn) ParkedRuns(ctx context.Context, key, agent string) ([]ParkedRun, 
 
 // FirstParked is the run that was marked longest ago as waiting for what key names; ok is false where none is.
 func (c *Conn) FirstParked(ctx context.Context, key string) (run ParkedRun, ok bool, err error) {
-	d, err := c.NextDelivery(ctx, ZoneTimer, c.mark(key, "*", ">"), 1)
+	d, err := c.NextDelivery(ctx, streams.Timer, c.mark(key, "*", ">"), 1)
 	if err != nil {
 		return ParkedRun{}, false, fmt.Errorf("look for a run that waits for %s: %w", key, err)
 	}
@@ -120,7 +115,7 @@ type outage struct {
 
 // AskAway takes the right to ask a model that is away, which nobody else has for a time.
 func (c *Conn) AskAway(ctx context.Context, key string, d time.Duration) (bool, error) {
-	return c.Lease(ctx, outageLease(key), d)
+	return c.Lease(ctx, streams.OutageLease(key), d)
 }
 
 // TellOutage tells all workers that nobody is to ask a model for a time; 0 is that it answers.
@@ -129,13 +124,13 @@ func (c *Conn) TellOutage(ctx context.Context, key string, d time.Duration) erro
 	if err != nil {
 		return fmt.Errorf("encode outage: %w", err)
 	}
-	return c.keepLast(ctx, c.leaseSubject(outageLease(key)), body, d)
+	return c.keepLast(ctx, c.leaseSubject(streams.OutageLease(key)), body, d)
 }
 
 // Outage is for how much longer nobody is to ask a model, as workers were last told; 0 is that they may. asking says that one has the right to
 // ask just now.
 func (c *Conn) Outage(ctx context.Context, key string) (left time.Duration, asking bool, err error) {
-	m, err := c.Last(ctx, c.leaseSubject(outageLease(key)))
+	m, err := c.Last(ctx, c.leaseSubject(streams.OutageLease(key)))
 	if errors.Is(err, ErrNotStored) {
 		return 0, false, nil
 	}
@@ -155,12 +150,12 @@ func (c *Conn) Outage(ctx context.Context, key string) (left time.Duration, aski
 
 // OutageSubjects are those on which workers tell each other of models that are away.
 func OutageSubjects(s wire.Subjects) string {
-	return (&Conn{subjects: s}).leaseSubject(outageLease("*"))
+	return (&Conn{subjects: s}).leaseSubject(streams.OutageLease("*"))
 }
 
 // OnOutage calls handle, one call at a time, with what any worker tells of a model, as of TellOutage, until stop is called.
 func (c *Conn) OnOutage(handle func(key string, d time.Duration)) (stop func() error, err error) {
-	prefix := c.leaseSubject(outageLease(""))
+	prefix := c.leaseSubject(streams.OutageLease(""))
 	sub, err := c.nc.Subscribe(OutageSubjects(c.subjects), func(m *nats.Msg) {
 		var told outage
 		if len(m.Data) > 0 && json.Unmarshal(m.Data, &told) == nil { // without a body it is the lease itself

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/broker/streams"
 	"agentd/sdk/wire"
 )
 
@@ -39,7 +40,7 @@ func last(t *testing.T, c *Conn, subject string) uint64 {
 func TestUnpark_KeepsTheMarkUntilItIsStored(t *testing.T) {
 	t.Parallel()
 	c, p, subject, sequence := marked(t)
-	if err := c.js.DeleteStream(testContext(t), StreamName(c.subjects, ZoneIn)); err != nil {
+	if err := c.js.DeleteStream(testContext(t), streams.Name(c.subjects, streams.In)); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Unpark(testContext(t), modelKey, p); err == nil {
@@ -75,7 +76,7 @@ func TestUnpark_TellsARunThatIsMarked(t *testing.T) {
 	t.Parallel()
 	c, p, _, _ := marked(t)
 	told := func() uint64 {
-		state, err := c.ZoneState(testContext(t), ZoneIn)
+		state, err := c.ZoneState(testContext(t), streams.In)
 		if err != nil {
 			t.Fatal(err)
 		}

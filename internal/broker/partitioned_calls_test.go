@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/broker/embedded"
+	"agentd/internal/broker/streams"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -41,7 +42,7 @@ func TestPartitions_DesksFollowAllOfThem(t *testing.T) {
 	seen, caughtUp, ended := make(chan Delivery, 4*partitions), make(chan int, 2), make(chan error, 1)
 	ctx, end := context.WithCancel(testContext(t))
 	go func() {
-		ended <- desk.Follow(ctx, ctx, ZoneOut, "agentd.*.airline.>", func() { caughtUp <- len(seen) }, func(d Delivery) { seen <- d })
+		ended <- desk.Follow(ctx, ctx, streams.Out, "agentd.*.airline.>", func() { caughtUp <- len(seen) }, func(d Delivery) { seen <- d })
 	}()
 	if n := receive(t, "that it has caught up", caughtUp); n != partitions {
 		t.Errorf("caught up after %d messages; want %d", n, partitions)
@@ -52,7 +53,7 @@ func TestPartitions_DesksFollowAllOfThem(t *testing.T) {
 	told := map[string]bool{}
 	for range 2 * partitions {
 		d := receive(t, "a message", seen)
-		if told[d.Subject()] || d.Stream() != StreamName(c.subjects, Layout{partitions}.ZoneOf(d.Subject())) {
+		if told[d.Subject()] || d.Stream() != streams.Name(c.subjects, layoutOf(partitions).ZoneOf(d.Subject())) {
 			t.Errorf("%s comes from %s, or twice", d.Subject(), d.Stream())
 		}
 		told[d.Subject()] = true
@@ -64,7 +65,7 @@ func TestPartitions_DesksFollowAllOfThem(t *testing.T) {
 		if err := desk.Answer(testContext(t), c.subjects.Call(callOf(run)), event("answer")); err != nil {
 			t.Errorf("answer: %v", err)
 		}
-		if d, err := c.LastDelivery(testContext(t), ZoneIn, c.subjects.Reply(callOf(run))); err != nil || d == nil {
+		if d, err := c.LastDelivery(testContext(t), streams.In, c.subjects.Reply(callOf(run))); err != nil || d == nil {
 			t.Errorf("the answer to the call of %s: %v, %v", run, d, err)
 		}
 	}
@@ -87,14 +88,14 @@ func TestPartitions_ServicesFindTheirConsumers(t *testing.T) {
 	}
 	p := testPlan
 	p.Partitions = 4
-	provision(t, connect(t, ConnectOptions{InProcess: server}), p)
+	apply(t, connect(t, ConnectOptions{InProcess: server}), p)
 	refs := early.AwaitReading(testContext(t), serviceRef)
-	if want := (Layout{4}).Consumers(serviceRef); !slices.Equal(refs, want) {
+	if want := layoutOf(4).Consumers(serviceRef); !slices.Equal(refs, want) {
 		t.Errorf("its consumers are %v, want %v", refs, want)
 	}
 	one, _ := partitioned(t, 1)
 	fresh := &Conn{subjects: one.subjects, js: one.js, log: one.log}
-	if refs, err := fresh.Reading(testContext(t), serviceRef); err != nil || !slices.Equal(refs, []ConsumerRef{serviceRef}) {
+	if refs, err := fresh.Reading(testContext(t), serviceRef); err != nil || !slices.Equal(refs, []streams.ConsumerRef{serviceRef}) {
 		t.Errorf("where nothing is divided: %v, %v", refs, err)
 	}
 }
@@ -128,7 +129,7 @@ func TestPartitions_WhoReadsFewerIsFound(t *testing.T) {
 	t.Parallel()
 	const partitions = 4
 	c, server := partitioned(t, partitions)
-	all := (Layout{partitions}).Consumers(serviceRef)
+	all := layoutOf(partitions).Consumers(serviceRef)
 	for _, read := range []int{0, 1, 3, partitions} {
 		service := connect(t, ConnectOptions{InProcess: server})
 		ctx, stop := context.WithCancel(testContext(t))
@@ -146,7 +147,7 @@ func TestPartitions_WhoReadsFewerIsFound(t *testing.T) {
 			return true
 		})
 		unread, err := c.PartlyRead(testContext(t), serviceRef)
-		var want []ConsumerRef
+		var want []streams.ConsumerRef
 		if read > 0 && read < partitions {
 			want = all[read:]
 		}
@@ -198,7 +199,7 @@ func TestPartitions_APauseIsOfAllOfThem(t *testing.T) {
 	c, _ := partitioned(t, partitions)
 	paused := func() (n int) {
 		t.Helper()
-		for _, ref := range (Layout{partitions}).Consumers(AgentConsumers("travel.desk")[3]) {
+		for _, ref := range layoutOf(partitions).Consumers(streams.AgentConsumers("travel.desk")[3]) {
 			info, err := c.consumerInfo(testContext(t), ref)
 			if err != nil {
 				t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"agentd/internal/broker/streams"
 	"agentd/internal/retry"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -35,8 +36,8 @@ const Endless = time.Duration(1<<63 - 1)
 func (p AgentPause) Paused() bool { return p.For > 0 }
 
 // beginnings are the consumers that bring what begins an agent's runs: init events, which come first, and calls of other agents.
-func (c *Conn) beginnings(ctx context.Context, agent string) ([]ConsumerRef, error) {
-	refs := AgentConsumers(agent)
+func (c *Conn) beginnings(ctx context.Context, agent string) ([]streams.ConsumerRef, error) {
+	refs := streams.AgentConsumers(agent)
 	return c.Divided(ctx, refs[0], refs[3])
 }
 
@@ -58,8 +59,8 @@ func (c *Conn) PauseAgent(ctx context.Context, agent string, p AgentPause) error
 		until = time.UnixMilli(c.Now()).Add(p.For)
 	}
 	for _, ref := range refs {
-		if _, err := c.js.PauseConsumer(ctx, StreamName(c.subjects, ref.Zone), ref.Name, until); err != nil {
-			return fmt.Errorf("pause consumer %s of stream %s: %w", ref.Name, StreamName(c.subjects, ref.Zone), err)
+		if _, err := c.js.PauseConsumer(ctx, streams.Name(c.subjects, ref.Zone), ref.Name, until); err != nil {
+			return fmt.Errorf("pause consumer %s of stream %s: %w", ref.Name, streams.Name(c.subjects, ref.Zone), err)
 		}
 		if err := c.awaitPause(ctx, ref, until); err != nil {
 			return err
@@ -77,7 +78,7 @@ const (
 
 // awaitPause returns when the server that leads a consumer says that it is paused, or that it is not from until on; zero is that it was
 // resumed. A cluster confirms either before that server has heard of it, and a run that is woken before then asks it, and waits on.
-func (c *Conn) awaitPause(ctx context.Context, ref ConsumerRef, until time.Time) error {
+func (c *Conn) awaitPause(ctx context.Context, ref streams.ConsumerRef, until time.Time) error {
 	began := time.Now()
 	for pauses := (retry.Pauses{First: firstLook, Longest: longestLook}).Start(); ; {
 		info, err := c.consumerInfo(ctx, ref)
@@ -111,8 +112,8 @@ func (c *Conn) EndPause(ctx context.Context, agent string) error {
 		return err
 	}
 	for _, ref := range refs {
-		if _, err := c.js.ResumeConsumer(ctx, StreamName(c.subjects, ref.Zone), ref.Name); err != nil {
-			return fmt.Errorf("resume consumer %s of stream %s: %w", ref.Name, StreamName(c.subjects, ref.Zone), err)
+		if _, err := c.js.ResumeConsumer(ctx, streams.Name(c.subjects, ref.Zone), ref.Name); err != nil {
+			return fmt.Errorf("resume consumer %s of stream %s: %w", ref.Name, streams.Name(c.subjects, ref.Zone), err)
 		}
 		if err := c.awaitPause(ctx, ref, time.Time{}); err != nil {
 			return err
@@ -143,7 +144,7 @@ func (c *Conn) WakePaused(ctx context.Context, agent string) (woken int, err err
 
 // AgentPause asks the consumer of the agent's init events. An agent that is not provisioned is not paused.
 func (c *Conn) AgentPause(ctx context.Context, agent string) (AgentPause, error) {
-	info, err := c.consumerInfo(ctx, InitConsumer(agent))
+	info, err := c.consumerInfo(ctx, streams.InitConsumer(agent))
 	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return AgentPause{}, nil
 	}
@@ -157,9 +158,9 @@ func (c *Conn) AgentPause(ctx context.Context, agent string) (AgentPause, error)
 	return p, nil
 }
 
-func (c *Conn) consumerInfo(ctx context.Context, ref ConsumerRef) (*jetstream.ConsumerInfo, error) {
+func (c *Conn) consumerInfo(ctx context.Context, ref streams.ConsumerRef) (*jetstream.ConsumerInfo, error) {
 	asked := c.own.steady()
-	consumer, err := c.js.Consumer(ctx, StreamName(c.subjects, ref.Zone), ref.Name)
+	consumer, err := c.js.Consumer(ctx, streams.Name(c.subjects, ref.Zone), ref.Name)
 	if err != nil {
 		return nil, fmt.Errorf("look at consumer %s: %w", ref.Name, err)
 	}
@@ -170,7 +171,7 @@ func (c *Conn) consumerInfo(ctx context.Context, ref ConsumerRef) (*jetstream.Co
 	return info, nil
 }
 
-func (c *Conn) setDrain(ctx context.Context, ref ConsumerRef, drain bool) error {
+func (c *Conn) setDrain(ctx context.Context, ref streams.ConsumerRef, drain bool) error {
 	info, err := c.consumerInfo(ctx, ref)
 	if err != nil || (info.Config.Metadata[drains] != "") == drain {
 		return err
@@ -184,7 +185,7 @@ func (c *Conn) setDrain(ctx context.Context, ref ConsumerRef, drain bool) error 
 		}
 		config.Metadata[drains] = "true"
 	}
-	if _, err := c.js.UpdateConsumer(ctx, StreamName(c.subjects, ref.Zone), config); err != nil {
+	if _, err := c.js.UpdateConsumer(ctx, streams.Name(c.subjects, ref.Zone), config); err != nil {
 		return fmt.Errorf("update consumer %s: %w", ref.Name, err)
 	}
 	return nil

@@ -48,7 +48,7 @@ func TestPauseAgent_IsKnownToTheServerThatWorkersAsk(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, embedded.Options{})
 	c, other := connect(t, ConnectOptions{InProcess: server}), connect(t, ConnectOptions{InProcess: server})
-	provision(t, c, testPlan)
+	apply(t, c, testPlan)
 	c.js = &tardy{c.js, map[string]func(context.Context) error{}}
 	want := func(paused bool) {
 		t.Helper()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"agentd/internal/broker/leader"
+	"agentd/internal/days"
 	"agentd/internal/retry"
 	"agentd/sdk/wire"
 
@@ -290,6 +291,9 @@ func (c *Conn) message(subject string, event wire.Event) (*nats.Msg, error) {
 	}
 	return &nats.Msg{Subject: subject, Data: data, Header: c.headers(subject)}, nil
 }
+
+// firedTTL is how long a timer that has fired is kept.
+const firedTTL = 7 * days.Day
 
 // timerData is what a timer says that is due at a time in Unix milliseconds.
 func timerData(due int64) []byte { return fmt.Appendf(nil, `{"due":%d}`, due) }

@@ -8,12 +8,12 @@ import (
 	"testing"
 
 	"agentd/internal/broker/embedded"
+	"agentd/internal/broker/streams"
 
 	"agentd/sdk/wire"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/sdk"
 	"agentd/test/ports"
@@ -33,7 +33,7 @@ func TestPublish_IsDoneOnceAndRefusesOthers(t *testing.T) {
 			t.Errorf("other bytes on %s: %v", subject, err)
 		}
 	}
-	for z, want := range map[Zone]uint64{ZoneOut: 2, ZoneIn: 1, ZoneDone: 1} {
+	for z, want := range map[streams.Zone]uint64{streams.Out: 2, streams.In: 1, streams.Done: 1} {
 		if n := stored(t, c, z); n != want {
 			t.Errorf("%s has %d messages; want %d", z, n, want)
 		}
@@ -45,23 +45,23 @@ func TestPublish_TakesTheSubjectFromAnAnswerOfTheServer(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, embedded.Options{})
 	c := connect(t, ConnectOptions{InProcess: s})
-	provision(t, c, testPlan)
+	apply(t, c, testPlan)
 	nc := stranger(t, s)
 	subject := c.subjects.Reply(testCall)
 	for _, answers := range []uint64{1, 3} {
 		if err := nc.PublishRequest(c.subjects.Start("travel.desk"), subject, []byte("{}")); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the acknowledgement is stored", func() bool { return stored(t, c, ZoneIn) == answers })
+		eventually(t, "the acknowledgement is stored", func() bool { return stored(t, c, streams.In) == answers })
 		if there, err := c.Published(testContext(t), subject); err != nil || there {
 			t.Fatalf("an event is there: %t, %v", there, err)
 		}
 		mustPublish(t, c.Publish(testContext(t), subject, event("e")))
-		if n := stored(t, c, ZoneIn); n != answers+1 {
+		if n := stored(t, c, streams.In); n != answers+1 {
 			t.Errorf("%d messages are stored; want %d", n, answers+1)
 		}
 		mustPublish(t, c.Publish(testContext(t), subject, event("e")))
-		if n := stored(t, c, ZoneIn); n != answers+1 {
+		if n := stored(t, c, streams.In); n != answers+1 {
 			t.Errorf("the same event is stored again after %d acknowledgements", n)
 		}
 	}
@@ -74,7 +74,7 @@ func TestPublish_TellsWhereToReply(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
 	mustPublish(t, c.Publish(testContext(t), c.subjects.Call(testCall), event("e")))
-	d := first(t, c, ZoneOut, c.subjects.Call(testCall))
+	d := first(t, c, streams.Out, c.subjects.Call(testCall))
 	want := map[string][]string{
 		"Content-Type": {"application/cloudevents+json"}, "agentd-reply": {c.subjects.Reply(testCall)},
 	}
@@ -102,7 +102,7 @@ func TestPublish_IsNotConfusedByACarelessResponder(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, embedded.Options{})
 	c := connect(t, ConnectOptions{InProcess: s})
-	provision(t, c, testPlan)
+	apply(t, c, testPlan)
 	responses := make(chan error, 1000)
 	nc := stranger(t, s)
 	answers := []string{"thanks", `{"reservation": "LX1-7"}`, "", `{"error": {"code": 400}}`, `{"stream": ""}`}
@@ -128,7 +128,7 @@ func TestPublish_IsNotConfusedByACarelessResponder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := stored(t, c, ZoneOut); n != uint64(len(answers)) {
+	if n := stored(t, c, streams.Out); n != uint64(len(answers)) {
 		t.Errorf("%d messages; want %d", n, len(answers))
 	}
 }
@@ -138,7 +138,7 @@ func TestPublish_WaitsForTheServer(t *testing.T) {
 	o := embedded.Options{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}
 	s := startServer(t, o)
 	c := connect(t, ConnectOptions{URL: s.URL()})
-	provision(t, c, testPlan)
+	apply(t, c, testPlan)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestPublish_WaitsForTheServer(t *testing.T) {
 	if err := receive(t, "a publish to the new server", published); err != nil {
 		t.Error(err)
 	}
-	first(t, c, ZoneOut, c.subjects.Call(testCall))
+	first(t, c, streams.Out, c.subjects.Call(testCall))
 }
 
 func TestPublish_RefusesWhatIsTooLarge(t *testing.T) {
@@ -181,6 +181,18 @@ func TestPublish_SaysThatAStreamIsFull(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
 	done := c.subjects.Done("travel.desk", testRun, wire.InitToken("test", "e"))
+	limit := func(stream string, messages int64) {
+		t.Helper()
+		s, err := c.js.Stream(testContext(t), stream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := s.CachedInfo().Config
+		cfg.MaxMsgs = messages
+		if _, err := c.js.UpdateStream(testContext(t), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for name, test := range map[string]struct {
 		stream  string
 		publish func(id string) error
@@ -195,13 +207,13 @@ func TestPublish_SaysThatAStreamIsFull(t *testing.T) {
 		"an init event": {"AGENTD_START", func(id string) error { return c.Start(testContext(t), "travel.desk", event(id)) }},
 	} {
 		mustPublish(t, test.publish("1"))
-		limit(t, c, test.stream, func(cfg *jetstream.StreamConfig) { cfg.MaxMsgs = 1 })
+		limit(test.stream, 1)
 		err := test.publish("2")
 		want := "stream " + test.stream + " takes no writes, because it is at a limit of its own (maximum messages exceeded); raise it with: nats stream edit " + test.stream
 		if !isCode(err, sdk.CodeUnavailable) || sdk.AsError(err).Message != want {
 			t.Errorf("%s: %v", name, err)
 		}
-		limit(t, c, test.stream, func(cfg *jetstream.StreamConfig) { cfg.MaxMsgs = -1 })
+		limit(test.stream, -1)
 		if err := test.publish("2"); err != nil {
 			t.Errorf("%s, with room: %v", name, err)
 		}
@@ -223,17 +235,17 @@ func TestStartAndControl_MayShareASubject(t *testing.T) {
 		mustPublish(t, c.Start(testContext(t), "travel.desk", event(id)))
 		mustPublish(t, c.Control(testContext(t), wire.ControlCancel, "travel.desk", testRun, "", event(id)))
 	}
-	if starts, controls := stored(t, c, ZoneStart), stored(t, c, ZoneIn); starts != 2 || controls != 2 {
+	if starts, controls := stored(t, c, streams.Start), stored(t, c, streams.In); starts != 2 || controls != 2 {
 		t.Errorf("%d init events and %d controls; want 2 of each", starts, controls)
 	}
-	first(t, c, ZoneIn, c.subjects.Control(wire.ControlCancel, "travel.desk", testRun))
+	first(t, c, streams.In, c.subjects.Control(wire.ControlCancel, "travel.desk", testRun))
 }
 
 func TestDeadLetter_KeepsTheMessageAndDropsInstructions(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, embedded.Options{})
 	c := connect(t, ConnectOptions{InProcess: s})
-	provision(t, c, testPlan)
+	apply(t, c, testPlan)
 	subject := c.subjects.Reply(testCall)
 	_, err := stranger(t, s).RequestMsgWithContext(testContext(t), &nats.Msg{
 		Subject: subject, Data: []byte("no event"), Header: nats.Header{
@@ -243,14 +255,14 @@ func TestDeadLetter_KeepsTheMessageAndDropsInstructions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := first(t, c, ZoneIn, subject)
+	d := first(t, c, streams.In, subject)
 	for range 2 {
 		mustPublish(t, c.DeadLetter(testContext(t), d, sdk.CodeInvalidEvent, "line 1\nline 2"))
 	}
-	if n := stored(t, c, ZoneDLQ); n != 1 {
+	if n := stored(t, c, streams.DLQ); n != 1 {
 		t.Errorf("%d dead letters; want 1", n)
 	}
-	dead := first(t, c, ZoneDLQ, "agentd.dlq.invalid_event.agentd_in.1")
+	dead := first(t, c, streams.DLQ, "agentd.dlq.invalid_event.agentd_in.1")
 	want := map[string][]string{
 		"ce-id": {"1"}, "agentd-reason": {"invalid_event"}, "agentd-detail": {"line 1 line 2"}, "agentd-subject": {subject},
 	}
@@ -270,16 +282,16 @@ func TestDeadLetter_LeavesOutABodyThatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, embedded.Options{MaxPayload: 4096})
 	c := connect(t, ConnectOptions{InProcess: s})
-	provision(t, c, testPlan)
+	apply(t, c, testPlan)
 	subject := c.subjects.Reply(testCall)
 	if _, err := stranger(t, s).Request(subject, make([]byte, 4096), deadline); err != nil {
 		t.Fatal(err)
 	}
-	d := first(t, c, ZoneIn, subject)
+	d := first(t, c, streams.In, subject)
 	for range 2 {
 		mustPublish(t, c.DeadLetter(testContext(t), d, sdk.CodeInvalidEvent, strings.Repeat("why ", 1000)))
 	}
-	dead := first(t, c, ZoneDLQ, "agentd.dlq.>")
+	dead := first(t, c, streams.DLQ, "agentd.dlq.>")
 	if len(dead.Data()) != 0 || dead.Header(headerOmitted) == "" || dead.Header(headerSubject) != subject {
 		t.Errorf("body of %d bytes, headers %v", len(dead.Data()), dead.Headers())
 	}

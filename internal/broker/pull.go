@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"agentd/internal/broker/streams"
 )
 
 const (
@@ -44,7 +46,7 @@ const (
 // up. This one does neither. Not safe for concurrent use.
 type puller struct {
 	*Conn
-	ref ConsumerRef
+	ref streams.ConsumerRef
 	// made is when the consumer was made, as far as it is known; last numbers its latest delivery that came here. A lower number
 	// comes from another consumer in its place.
 	made time.Time
@@ -75,9 +77,9 @@ type puller struct {
 
 // newPuller subscribes; whether the consumer exists is found out by asking it.
 // It asks for up to most messages at once.
-func (c *Conn) newPuller(ref ConsumerRef, most int) (*puller, error) {
+func (c *Conn) newPuller(ref streams.ConsumerRef, most int) (*puller, error) {
 	p := &puller{
-		Conn: c, ref: ref, request: "$JS.API.CONSUMER.MSG.NEXT." + StreamName(c.subjects, ref.Zone) + "." + ref.Name,
+		Conn: c, ref: ref, request: "$JS.API.CONSUMER.MSG.NEXT." + streams.Name(c.subjects, ref.Zone) + "." + ref.Name,
 		most: most, again: c.nc.StatusChanged(nats.CONNECTED),
 		messages: make(chan *nats.Msg, 2*most+62), // of a request that is believed to be lost and of another, and what the server says
 	}
@@ -90,8 +92,8 @@ func (c *Conn) newPuller(ref ConsumerRef, most int) (*puller, error) {
 
 // refilled reports whether workers read the consumer, and its stream is one that they refill.
 func (p *puller) refilled() bool {
-	zone := Zone(wholeName(string(p.ref.Zone)))
-	return (zone == ZoneOut || zone == ZoneTimer) && strings.HasPrefix(p.ref.Name, agentPrefix)
+	zone := streams.Whole(p.ref.Zone)
+	return (zone == streams.Out || zone == streams.Timer) && streams.OfAgent(p.ref.Name)
 }
 
 func (p *puller) subscribe() (err error) {
@@ -214,7 +216,7 @@ func (p *puller) told(m *nats.Msg) error {
 func (p *puller) backlog(ctx context.Context, m *nats.MsgMetadata) bool {
 	if again := p.last > 0 && m.Sequence.Consumer <= p.last; again || p.made.IsZero() {
 		p.made = time.Time{}
-		consumer, err := p.js.Consumer(ctx, StreamName(p.subjects, p.ref.Zone), p.ref.Name)
+		consumer, err := p.js.Consumer(ctx, streams.Name(p.subjects, p.ref.Zone), p.ref.Name)
 		if err != nil {
 			p.log.Warn("consumer cannot be looked at", "consumer", p.ref.Name, "error", err)
 			return true

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"agentd/internal/broker/embedded"
+	"agentd/internal/broker/streams"
 	"agentd/sdk/wire"
 	"agentd/test/member"
 	"agentd/test/ports"
@@ -24,7 +25,7 @@ func TestConsume_GivesBackWhatItHasAskedForInVain(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, embedded.Options{})
 	c := connect(t, ConnectOptions{InProcess: server})
-	provision(t, c, testPlan)
+	apply(t, c, testPlan)
 	const slots, held = 8, 6
 	answers := 0
 	answer := func(n int) {
@@ -36,7 +37,7 @@ func TestConsume_GivesBackWhatItHasAskedForInVain(t *testing.T) {
 		}
 	}
 	busy, finish := make(chan struct{}, slots), make(chan struct{})
-	both := []ConsumerRef{startRef, inRef}
+	both := []streams.ConsumerRef{startRef, inRef}
 	asked := make(chan string, 100)
 	stop, err := c.Tail("$JS.API.CONSUMER.MSG.NEXT.>", func(subject string, _ map[string][]string, request []byte) {
 		if strings.Contains(string(request), `"batch":8,`) {
@@ -72,7 +73,7 @@ func TestConsume_GivesBackWhatItHasAskedForInVain(t *testing.T) {
 	})
 	handled := make(chan int, held+slots)
 	idle := connect(t, ConnectOptions{InProcess: server})
-	consume(t, idle, ConsumeOptions{Consumers: []ConsumerRef{inRef}, Handle: func(_ context.Context, d Delivery) {
+	consume(t, idle, ConsumeOptions{Consumers: []streams.ConsumerRef{inRef}, Handle: func(_ context.Context, d Delivery) {
 		handled <- d.Delivered()
 		if err := d.Ack(); err != nil {
 			t.Error(err)
@@ -116,7 +117,7 @@ func TestPuller_GivesBackWhatComesTooLate(t *testing.T) {
 		}
 		stopping.close()
 	}
-	consume(t, c, ConsumeOptions{Consumers: []ConsumerRef{startRef}, Handle: func(_ context.Context, d Delivery) {
+	consume(t, c, ConsumeOptions{Consumers: []streams.ConsumerRef{startRef}, Handle: func(_ context.Context, d Delivery) {
 		if err := d.Ack(); err != nil {
 			t.Error(err)
 		}
@@ -195,7 +196,7 @@ func TestPuller_MayBeDrainedTwice(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
 	for range 20 {
-		p, err := c.newPuller(AgentConsumers("travel.desk")[0], 1)
+		p, err := c.newPuller(streams.AgentConsumers("travel.desk")[0], 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,9 +214,9 @@ func TestConsume_GoesOnAfterARestartOfTheServer(t *testing.T) {
 	c := connect(t, ConnectOptions{URL: s.URL()})
 	p := testPlan
 	p.AckWait = time.Second // for acks that the server takes down with it
-	provision(t, c, p)
+	apply(t, c, p)
 	handled := make(chan string, 100)
-	consume(t, c, ConsumeOptions{Consumers: []ConsumerRef{startRef, serviceRef}, Handle: func(ctx context.Context, d Delivery) {
+	consume(t, c, ConsumeOptions{Consumers: []streams.ConsumerRef{startRef, serviceRef}, Handle: func(ctx context.Context, d Delivery) {
 		ev, err := wire.DecodeEvent(d.Headers(), d.Data())
 		if err != nil {
 			t.Error(err)
@@ -307,7 +308,7 @@ func TestPuller_KnowsAConsumerThatWasMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	publish("third", "fourth")
-	provision(t, c, testPlan)
+	apply(t, c, testPlan)
 	for n, p := range []*puller{readers[0], readers[0], readers[0], readers[1]} {
 		if !pulled(t, p) {
 			t.Errorf("message %d was there before the consumer was made anew, and is not of the backlog", n+1)
@@ -346,7 +347,7 @@ func TestPuller_KnowsAConsumerThatWasMadeAnewWhileItWasBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	start(t, c, 3)
-	provision(t, c, testPlan)
+	apply(t, c, testPlan)
 	for range 2 {
 		if !pulled(t, readers[0]) {
 			t.Error("what was there before the consumer was made anew is not of the backlog")

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"agentd/internal/broker/leader"
+	"agentd/internal/broker/streams"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -44,7 +45,7 @@ const (
 )
 
 // readable are the zones that workers read to others: what people are asked, and what became of their answers.
-var readable = []Zone{ZoneOut, ZoneIn, ZoneDLQ}
+var readable = []streams.Zone{streams.Out, streams.In, streams.DLQ}
 
 // readQuery asks for messages from a sequence on.
 type readQuery struct {
@@ -99,7 +100,7 @@ func (c *Conn) answerRead(subject string, request []byte) (Answer, error) {
 		}
 		p.messages, size, next = append(p.messages, m), size+len(m.Data), m.Sequence+1
 	}
-	s, err := c.look(ctx, stream)
+	s, err := c.js.Stream(ctx, stream)
 	if err != nil {
 		return nil, unread(stream, err)
 	}
@@ -117,7 +118,7 @@ func unread(stream string, err error) error {
 
 // readable reports whether workers read a stream to others, and whether a filter is one.
 func (c *Conn) readable(stream, filter string) bool {
-	known := slices.ContainsFunc(readable, func(z Zone) bool { return StreamName(c.subjects, z) == wholeName(stream) })
+	known := slices.ContainsFunc(readable, func(z streams.Zone) bool { return streams.Name(c.subjects, z) == streams.Whole(stream) })
 	tokens := strings.Split(filter, ".")
 	last := len(tokens) - 1
 	return known && tokens[0] == c.subjects.Root() && !slices.Contains(tokens, "") && !slices.Contains(tokens[:last], ">")
@@ -161,8 +162,8 @@ func (p page) send(r micro.Request) error {
 }
 
 // page asks workers for messages. Of an answer that was cut off it returns the beginning, and more.
-func (c *Conn) page(ctx context.Context, z Zone, filter string, from uint64) (page, error) {
-	subject, began := c.subjects.Read(StreamName(c.subjects, z), filter), time.Now()
+func (c *Conn) page(ctx context.Context, z streams.Zone, filter string, from uint64) (page, error) {
+	subject, began := c.subjects.Read(streams.Name(c.subjects, z), filter), time.Now()
 	p, err := c.askForPage(ctx, subject, from)
 	if ctx.Err() == nil {
 		c.askedWorkers("workers, on "+subject, began, err)
@@ -202,6 +203,8 @@ func (c *Conn) askForPage(ctx context.Context, subject string, from uint64) (pag
 			}
 		case <-again: // an answer may have been lost between two connections
 			return p.cutOff(sdk.Errorf(sdk.CodeUnavailable, "the connection to NATS was made anew before the answer on %s; try again", subject))
+		case <-c.closed:
+			return p, fmt.Errorf("ask %s: %w", subject, nats.ErrConnectionClosed)
 		case <-ctx.Done():
 			err := explain(ctx.Err())
 			if errors.Is(err, context.DeadlineExceeded) {

@@ -11,6 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"agentd/internal/broker/embedded"
+	"agentd/internal/broker/streams"
 	"agentd/sdk"
 )
 
@@ -20,7 +22,7 @@ func TestFollow_ReadsThroughWorkers(t *testing.T) {
 	c := provisioned(t)
 	opening, cancel := context.WithCancel(testContext(t))
 	cancel()
-	err := c.Follow(testContext(t), opening, ZoneOut, "agentd.out.>", func() {}, func(Delivery) {})
+	err := c.Follow(testContext(t), opening, streams.Out, "agentd.out.>", func() {}, func(Delivery) {})
 	if !isCode(err, sdk.CodeUnavailable) {
 		t.Errorf("without a worker: %v", err)
 	}
@@ -40,7 +42,7 @@ func TestFollow_ReadsThroughWorkers(t *testing.T) {
 	seen, caughtUp, ended := make(chan uint64, 2*many), make(chan int, 1), make(chan error, 1)
 	ctx, end := context.WithCancel(testContext(t))
 	go func() {
-		ended <- c.Follow(ctx, ctx, ZoneOut, "agentd.*.airline.>", func() { caughtUp <- len(seen) }, func(d Delivery) { seen <- d.Sequence() })
+		ended <- c.Follow(ctx, ctx, streams.Out, "agentd.*.airline.>", func() { caughtUp <- len(seen) }, func(d Delivery) { seen <- d.Sequence() })
 	}()
 	if n := receive(t, "that it has caught up", caughtUp); n != many {
 		t.Errorf("caught up after %d messages; want %d", n, many)
@@ -53,6 +55,32 @@ func TestFollow_ReadsThroughWorkers(t *testing.T) {
 	}
 	end()
 	if err := receive(t, "the end", ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFollow_EndsWithItsConnection(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, embedded.Options{})
+	worker, desk := connect(t, ConnectOptions{InProcess: server}), connect(t, ConnectOptions{InProcess: server})
+	apply(t, worker, testPlan)
+	stop, err := worker.Serve(worker.Reader())
+	if err != nil {
+		t.Fatal(err)
+	}
+	caughtUp, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ctx := testContext(t)
+		ended <- desk.Follow(ctx, ctx, streams.Out, "agentd.out.>", func() { close(caughtUp) }, func(Delivery) {})
+	}()
+	receive(t, "that it has caught up", caughtUp)
+	if err := desk.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := receive(t, "the end", ended); !Closed(err) {
 		t.Errorf("it ended with %v", err)
 	}
 	if err := stop(); err != nil {
@@ -79,7 +107,7 @@ func TestAsk_WhoIsTooSlowIsNamed(t *testing.T) {
 	if _, _, err := c.AskIndex(ctx, nil); !isCode(err, sdk.CodeUnavailable) {
 		t.Errorf("an index that does not answer: %v", err)
 	}
-	if _, err := c.page(ctx, ZoneOut, "agentd.out.>", 1); !isCode(err, sdk.CodeUnavailable) {
+	if _, err := c.page(ctx, streams.Out, "agentd.out.>", 1); !isCode(err, sdk.CodeUnavailable) {
 		t.Errorf("workers that do not answer: %v", err)
 	}
 }
@@ -97,8 +125,28 @@ func TestPage_IsNotWaitedForOverAnotherConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.page(testContext(t), ZoneOut, "agentd.out.>", 1)
+	_, err = c.page(testContext(t), streams.Out, "agentd.out.>", 1)
 	if !isCode(err, sdk.CodeUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it ended with %v", err)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Over a connection that is closed nothing comes any more: who waits for it is told so at once.
+func TestPage_IsNotWaitedForOverAConnectionThatIsClosed(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, embedded.Options{})
+	worker, asking := connect(t, ConnectOptions{InProcess: server}), connect(t, ConnectOptions{InProcess: server})
+	stop, err := worker.subscribe(worker.subjects.Read("AGENTD_OUT", "agentd.out.>"), func(*nats.Msg) { asking.nc.Close() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.flush(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := asking.page(testContext(t), streams.Out, "agentd.out.>", 1); !Closed(err) {
 		t.Errorf("it ended with %v", err)
 	}
 	if err := stop(); err != nil {

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/internal/broker/streams"
 )
 
 // Reader is a durable consumer whose readers acknowledge what they read, and how far they have got.
@@ -16,11 +18,8 @@ type Reader struct {
 	Consumed
 }
 
-// agentPrefix begins the names of agents' consumers.
-const agentPrefix = "agent_"
-
 // OfAgent reports whether it is one of the consumers of an agent's workers.
-func (r *Reader) OfAgent() bool { return strings.HasPrefix(r.Name, agentPrefix) }
+func (r *Reader) OfAgent() bool { return streams.OfAgent(r.Name) }
 
 // Reads reports whether messages on a subject are among those that it reads.
 func (r *Reader) Reads(subject string) bool {
@@ -48,12 +47,12 @@ func Under(subject, filter string) bool {
 }
 
 // Readers are the durable consumers of a zone, those of others than agentd included.
-func (c *Conn) Readers(ctx context.Context, z Zone) ([]Reader, error) {
+func (c *Conn) Readers(ctx context.Context, z streams.Zone) ([]Reader, error) {
 	s, err := c.stream(ctx, z)
 	if err != nil {
 		return nil, err
 	}
-	bounded, explain, stop := c.refusals.until(ctx, "$JS.API.CONSUMER.LIST."+StreamName(c.subjects, z))
+	bounded, explain, stop := c.refusals.until(ctx, "$JS.API.CONSUMER.LIST."+streams.Name(c.subjects, z))
 	defer stop()
 	var readers []Reader
 	list := s.ListConsumers(bounded)
@@ -68,19 +67,19 @@ func (c *Conn) Readers(ctx context.Context, z Zone) ([]Reader, error) {
 		readers = append(readers, r)
 	}
 	if err := explain(list.Err()); err != nil {
-		return nil, fmt.Errorf("list the consumers of %s: %w", StreamName(c.subjects, z), err)
+		return nil, fmt.Errorf("list the consumers of %s: %w", streams.Name(c.subjects, z), err)
 	}
 	return readers, nil
 }
 
 // Forgetting returns what removes the messages of a zone on a filter, up to a sequence: a request for each filter, whatever it matches.
-func (c *Conn) Forgetting(ctx context.Context, z Zone) (forget func(ctx context.Context, filter string, through uint64) error, err error) {
+func (c *Conn) Forgetting(ctx context.Context, z streams.Zone) (forget func(ctx context.Context, filter string, through uint64) error, err error) {
 	s, err := c.stream(ctx, z)
 	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, filter string, through uint64) error {
-		bounded, explain, stop := c.refusals.until(ctx, "$JS.API.STREAM.PURGE."+StreamName(c.subjects, z))
+		bounded, explain, stop := c.refusals.until(ctx, "$JS.API.STREAM.PURGE."+streams.Name(c.subjects, z))
 		defer stop()
 		err := s.Purge(bounded, jetstream.WithPurgeSubject(filter), jetstream.WithPurgeSequence(through+1))
 		if err = explain(err); err != nil {

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/sdk"
 )
@@ -117,4 +118,26 @@ func refusedSubject(err error, what string) (subject string, refused bool) {
 	_, rest, found := strings.Cut(err.Error(), what)
 	subject, _, quoted := strings.Cut(rest, `"`)
 	return subject, found && quoted
+}
+
+// refusable is a JetStream that says at once what this user may not look at.
+type refusable struct {
+	jetstream.JetStream
+	refusals *refusals
+}
+
+// Stream implements jetstream.JetStream.
+func (r refusable) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	ctx, explain, stop := r.refusals.until(ctx, "$JS.API.STREAM.INFO."+name)
+	defer stop()
+	s, err := r.JetStream.Stream(ctx, name)
+	return s, explain(err)
+}
+
+// Consumer implements jetstream.JetStream.
+func (r refusable) Consumer(ctx context.Context, stream, name string) (jetstream.Consumer, error) {
+	ctx, explain, stop := r.refusals.until(ctx, "$JS.API.CONSUMER.INFO."+stream+"."+name)
+	defer stop()
+	consumer, err := r.JetStream.Consumer(ctx, stream, name)
+	return consumer, explain(err)
 }

@@ -10,15 +10,12 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"agentd/internal/broker/streams"
 	"agentd/internal/contractlint"
 	"agentd/internal/contracts"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
-
-// registryHistory is how many records of a key are kept: its publication, and how it was removed and restored. When they
-// are used up, nothing more is taken, so that what was published first is never forgotten.
-const registryHistory = 64
 
 // registryTimeout bounds one change of the registry. Who may not publish there gets no answer at all.
 const registryTimeout = 5 * time.Second
@@ -29,20 +26,7 @@ const (
 	operationDelete = "DEL"
 )
 
-// RegistryBucket is the name of the key-value bucket with the published contract versions.
-func RegistryBucket(s wire.Subjects) string { return strings.ToUpper(s.Root()) + "_CONTRACTS" }
-
-func registryStreamName(s wire.Subjects) string { return "KV_" + RegistryBucket(s) }
-
-// registryStream is the bucket's stream. Services publish their contracts there, so it is guarded like the other streams
-// that others publish to.
-func registryStream(s wire.Subjects, replicas int) jetstream.StreamConfig {
-	return jetstream.StreamConfig{
-		Name: registryStreamName(s), Subjects: []string{"$KV." + RegistryBucket(s) + ".>"}, Retention: jetstream.LimitsPolicy,
-		Storage: jetstream.FileStorage, MaxMsgsPerSubject: registryHistory, DiscardNewPerSubject: true, MaxMsgs: -1,
-		MaxBytes: -1, AllowDirect: true, Replicas: replicas,
-	}
-}
+func registryStreamName(s wire.Subjects) string { return streams.OfBucket(streams.RegistryBucket(s)) }
 
 // Registry is the registry of contract versions in the connection's JetStream: one key of a bucket for each version.
 // Changes are a compare-and-set of one key, so they may be repeated.
@@ -65,7 +49,7 @@ const (
 )
 
 func (r Registry) subject(key string) string {
-	return "$KV." + RegistryBucket(r.conn.subjects) + "." + key
+	return "$KV." + streams.RegistryBucket(r.conn.subjects) + "." + key
 }
 
 // Publish publishes one version of a contract, unless it is there, or was removed.
@@ -176,13 +160,13 @@ func wrongSequence(err error) bool {
 
 // explain says what an error of the registry means to who changes or reads it.
 func (r Registry) explain(err error) error {
-	bucket := RegistryBucket(r.conn.subjects)
+	bucket := streams.RegistryBucket(r.conn.subjects)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrNoStreamResponse),
 		errors.Is(err, nats.ErrNoResponders):
-		return sdk.Errorf(sdk.CodeUnavailable, "the broker has no registry of contracts (bucket %s); %s", bucket, remedyProvision).WithCause(err)
+		return sdk.Errorf(sdk.CodeUnavailable, "the broker has no registry of contracts (bucket %s); %s", bucket, streams.Remedy).WithCause(err)
 	case errors.Is(err, nats.ErrMaxPayload):
 		return sdk.Errorf(sdk.CodeTooLarge, "the contract is larger than the broker takes (%d bytes)", r.conn.nc.MaxPayload())
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/broker/leader"
+	"agentd/internal/broker/streams"
 )
 
 // ErrNotStored says that a stream has no such message, or no longer.
@@ -29,8 +30,8 @@ type Stored struct {
 func (m *Stored) Header(name string) string { return header(m.Headers, name) }
 
 // At returns the message of a zone at a sequence, or ErrNotStored.
-func (c *Conn) At(ctx context.Context, z Zone, sequence uint64) (Stored, error) {
-	return c.stored(ctx, StreamName(c.subjects, z), leader.Query{Sequence: sequence})
+func (c *Conn) At(ctx context.Context, z streams.Zone, sequence uint64) (Stored, error) {
+	return c.stored(ctx, streams.Name(c.subjects, z), leader.Query{Sequence: sequence})
 }
 
 // Last returns the last message on a subject, or ErrNotStored.
@@ -45,7 +46,7 @@ func (c *Conn) Last(ctx context.Context, subject string) (Stored, error) {
 // Scan calls each with the messages of a zone whose subjects match filter, in order, from a sequence to the last one that
 // is there at the beginning, until each returns false. Of a zone that is divided it does so for one stream after the other. One message is
 // in memory at a time.
-func (c *Conn) Scan(ctx context.Context, z Zone, filter string, from uint64, each func(Stored) (bool, error)) error {
+func (c *Conn) Scan(ctx context.Context, z streams.Zone, filter string, from uint64, each func(Stored) (bool, error)) error {
 	zones, err := c.zones(ctx, z, filter)
 	for i, more := 0, true; i < len(zones) && more && err == nil; i++ {
 		err = c.scan(ctx, zones[i], filter, from, func(m Stored) (bool, error) {
@@ -57,13 +58,13 @@ func (c *Conn) Scan(ctx context.Context, z Zone, filter string, from uint64, eac
 	return err
 }
 
-func (c *Conn) scan(ctx context.Context, z Zone, filter string, from uint64, each func(Stored) (bool, error)) error {
+func (c *Conn) scan(ctx context.Context, z streams.Zone, filter string, from uint64, each func(Stored) (bool, error)) error {
 	bounds, err := c.Bounds(ctx, z)
 	if err != nil {
 		return err
 	}
 	for next := max(from, 1); next <= bounds.Last; {
-		m, err := c.stored(ctx, StreamName(c.subjects, z), leader.Query{Sequence: next, NextOn: filter})
+		m, err := c.stored(ctx, streams.Name(c.subjects, z), leader.Query{Sequence: next, NextOn: filter})
 		if errors.Is(err, ErrNotStored) || err == nil && m.Sequence > bounds.Last {
 			return nil
 		}
@@ -85,9 +86,9 @@ type Bounds struct {
 }
 
 // Bounds returns those of a zone's stream.
-func (c *Conn) Bounds(ctx context.Context, z Zone) (Bounds, error) {
-	name := StreamName(c.subjects, z)
-	s, err := c.look(ctx, name)
+func (c *Conn) Bounds(ctx context.Context, z streams.Zone) (Bounds, error) {
+	name := streams.Name(c.subjects, z)
+	s, err := c.js.Stream(ctx, name)
 	if err != nil {
 		return Bounds{}, fmt.Errorf("look at stream %s: %w", name, err)
 	}
@@ -101,7 +102,7 @@ func bounds(s jetstream.Stream) Bounds {
 
 // SequenceAt returns the sequence of the first message of a zone that was stored at that time or later: one more than the
 // last, if there is none.
-func (c *Conn) SequenceAt(ctx context.Context, z Zone, at time.Time) (uint64, error) {
+func (c *Conn) SequenceAt(ctx context.Context, z streams.Zone, at time.Time) (uint64, error) {
 	bounds, err := c.Bounds(ctx, z)
 	if err != nil {
 		return 0, err
@@ -109,7 +110,7 @@ func (c *Conn) SequenceAt(ctx context.Context, z Zone, at time.Time) (uint64, er
 	low, high := max(bounds.First, 1), bounds.Last+1
 	for low < high {
 		middle := low + (high-low)/2
-		m, err := c.stored(ctx, StreamName(c.subjects, z), leader.Query{Sequence: middle, NextOn: ">"})
+		m, err := c.stored(ctx, streams.Name(c.subjects, z), leader.Query{Sequence: middle, NextOn: ">"})
 		switch {
 		case errors.Is(err, ErrNotStored):
 			high = middle
@@ -125,15 +126,15 @@ func (c *Conn) SequenceAt(ctx context.Context, z Zone, at time.Time) (uint64, er
 }
 
 // MaxAge is how long a zone's messages are kept, by the stream of it that does so for the shortest time; 0 is for ever.
-func (c *Conn) MaxAge(ctx context.Context, z Zone) (time.Duration, error) {
+func (c *Conn) MaxAge(ctx context.Context, z streams.Zone) (time.Duration, error) {
 	zones, err := c.zones(ctx, z)
 	if err != nil {
 		return 0, err
 	}
 	var shortest time.Duration
 	for _, part := range zones {
-		name := StreamName(c.subjects, part)
-		s, err := c.look(ctx, name)
+		name := streams.Name(c.subjects, part)
+		s, err := c.js.Stream(ctx, name)
 		if err != nil {
 			return 0, fmt.Errorf("look at stream %s: %w", name, err)
 		}
@@ -145,13 +146,13 @@ func (c *Conn) MaxAge(ctx context.Context, z Zone) (time.Duration, error) {
 }
 
 // AckFloor is the sequence up to which a consumer's messages are all settled. One that does not exist is ErrNotStored.
-func (c *Conn) AckFloor(ctx context.Context, ref ConsumerRef) (uint64, error) {
-	consumer, err := c.js.Consumer(ctx, StreamName(c.subjects, ref.Zone), ref.Name)
+func (c *Conn) AckFloor(ctx context.Context, ref streams.ConsumerRef) (uint64, error) {
+	consumer, err := c.js.Consumer(ctx, streams.Name(c.subjects, ref.Zone), ref.Name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return 0, fmt.Errorf("consumer %s: %w", ref.Name, ErrNotStored)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("look at consumer %s/%s: %w", StreamName(c.subjects, ref.Zone), ref.Name, err)
+		return 0, fmt.Errorf("look at consumer %s/%s: %w", streams.Name(c.subjects, ref.Zone), ref.Name, err)
 	}
 	return consumer.CachedInfo().AckFloor.Stream, nil
 }

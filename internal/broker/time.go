@@ -3,6 +3,8 @@ package broker
 import (
 	"context"
 	"time"
+
+	"agentd/internal/broker/streams"
 )
 
 // ownClock is the clock of this process.
@@ -32,6 +34,6 @@ func (c *Conn) Ahead() time.Duration {
 
 // MeasureClock measures the broker's clock; looking at a consumer does.
 func (c *Conn) MeasureClock(ctx context.Context) error {
-	_, err := c.Backlog(ctx, ConsumerRef{Zone: ZoneStart, Name: UnroutedConsumer})
+	_, err := c.Backlog(ctx, streams.ConsumerRef{Zone: streams.Start, Name: streams.UnroutedConsumer})
 	return err
 }

@@ -3,17 +3,14 @@ package broker
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
 	"agentd/internal/broker/embedded"
+	"agentd/internal/broker/streams"
 
 	"agentd/sdk/wire"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/test/ports"
 )
@@ -30,7 +27,7 @@ func fired(t *testing.T, c *Conn) <-chan Delivery {
 	})
 	go func() {
 		defer close(done)
-		_ = c.Watch(ctx, ZoneTimer, []string{"agentd.fire.>"}, true, func(d Delivery) bool { // ends with the test
+		_ = c.Watch(ctx, streams.Timer, []string{"agentd.fire.>"}, func(d Delivery) bool { // ends with the test
 			deliveries <- d
 			return true
 		})
@@ -101,7 +98,7 @@ func TestArmTimer_ReplacesTheOneArmedBefore(t *testing.T) {
 		arm(t, c, testRun, time.Now().Add(time.Hour-time.Duration(i)*time.Second))
 	}
 	of := func(filter string) (n int) {
-		if err := c.Scan(testContext(t), ZoneTimer, filter, 1, func(Stored) (bool, error) { n++; return true, nil }); err != nil {
+		if err := c.Scan(testContext(t), streams.Timer, filter, 1, func(Stored) (bool, error) { n++; return true, nil }); err != nil {
 			t.Fatal(err)
 		}
 		return n
@@ -112,7 +109,7 @@ func TestArmTimer_ReplacesTheOneArmedBefore(t *testing.T) {
 	due := arm(t, c, testRun, time.Now().Add(200*time.Millisecond))
 	checkFired(t, receive(t, "a timer", deliveries), due)
 	eventually(t, "of the timer there is nothing but what fired", func() bool { return of("agentd.tmr.travel_desk.>") == 0 && of("agentd.fire.>") == 1 })
-	d := first(t, c, ZoneTimer, "agentd.fire.>")
+	d := first(t, c, streams.Timer, "agentd.fire.>")
 	if ttl := d.Header("Nats-TTL"); ttl == "" {
 		t.Errorf("the fired message stays for ever: %v", d.Headers())
 	}
@@ -123,7 +120,7 @@ func TestArmTimer_SurvivesARestart(t *testing.T) {
 	o := embedded.Options{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}
 	s := startServer(t, o)
 	c := connect(t, ConnectOptions{URL: s.URL()})
-	provision(t, c, testPlan)
+	apply(t, c, testPlan)
 	overdue := arm(t, c, testRun, time.Now().Add(300*time.Millisecond))
 	other := wire.NewRunKey("trip-8")
 	later := arm(t, c, other, time.Now().Add(2*time.Second))
@@ -141,38 +138,5 @@ func TestArmTimer_SurvivesARestart(t *testing.T) {
 			due = overdue
 		}
 		checkFired(t, d, due)
-	}
-}
-
-// A stream of timers that somebody made by hand may lack what timers need: that is said at the start, not when a run first
-// waits.
-func TestVerify_NamesAStreamThatTakesNoTimers(t *testing.T) {
-	t.Parallel()
-	for missing, cfg := range map[string]jetstream.StreamConfig{
-		"no_schedules": {AllowMsgTTL: true},
-		"no_ttl":       {AllowMsgSchedules: true},
-	} {
-		t.Run(missing, func(t *testing.T) {
-			t.Parallel()
-			c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
-			cfg.Name, cfg.Subjects = "AGENTD_TMR", []string{"agentd.tmr.>", "agentd.fire.>"}
-			if _, err := c.js.CreateStream(testContext(t), cfg); err != nil {
-				t.Fatal(err)
-			}
-			err := c.ArmTimer(testContext(t), "travel.desk", testRun, time.Now().UnixMilli())
-			if _, refused := errors.AsType[*jetstream.APIError](err); !refused {
-				t.Errorf("arming a timer there: %v; want the server's refusal", err)
-			}
-			if before := codes(t, c, testPlan); !slices.Contains(before, missing) {
-				t.Errorf("%s is not among %v", missing, before)
-			}
-			provision(t, c, testPlan)
-			if after := codes(t, c, testPlan); after != nil {
-				t.Errorf("after provisioning: %v", after)
-			}
-			deliveries := fired(t, c)
-			due := arm(t, c, testRun, time.Now().Add(100*time.Millisecond))
-			checkFired(t, receive(t, "a timer", deliveries), due)
-		})
 	}
 }

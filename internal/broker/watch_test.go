@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"agentd/internal/broker/embedded"
+	"agentd/internal/broker/streams"
 
 	"agentd/sdk/wire"
 
@@ -25,7 +26,7 @@ func TestWatch_SeesMessagesInOrderThroughARestart(t *testing.T) {
 	o := embedded.Options{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}
 	s := startServer(t, o)
 	c := connect(t, ConnectOptions{URL: s.URL()})
-	provision(t, c, testPlan)
+	apply(t, c, testPlan)
 	publish := func(i int) {
 		at := testCall
 		at.Call = fmt.Sprint("c", i)
@@ -36,7 +37,7 @@ func TestWatch_SeesMessagesInOrderThroughARestart(t *testing.T) {
 	ctx, cancel := context.WithCancel(testContext(t))
 	ended := make(chan error, 1)
 	go func() {
-		ended <- c.Watch(ctx, ZoneOut, []string{"agentd.out.>"}, true, func(d Delivery) bool {
+		ended <- c.Watch(ctx, streams.Out, []string{"agentd.out.>"}, func(d Delivery) bool {
 			seen <- d.Sequence()
 			return true
 		})
@@ -78,7 +79,7 @@ func TestWatch_ReadsOnWhenItsConsumerIsLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name := range s.ConsumerNames(testContext(t)).Name() {
-			if name == UnroutedConsumer || strings.HasPrefix(name, "agent_") {
+			if name == streams.UnroutedConsumer || strings.HasPrefix(name, "agent_") {
 				continue
 			}
 			if err := s.DeleteConsumer(testContext(t), name); err != nil {
@@ -143,7 +144,7 @@ func TestWatch_OnlyNewMessages(t *testing.T) {
 	ctx, cancel := context.WithCancel(testContext(t))
 	ended := make(chan error, 1)
 	go func() {
-		ended <- c.Watch(ctx, ZoneStart, []string{"agentd.start.>"}, false, func(d Delivery) bool {
+		ended <- c.WatchNew(ctx, streams.Start, []string{"agentd.start.>"}, func(d Delivery) bool {
 			ev, err := wire.DecodeEvent(d.Headers(), d.Data())
 			if err != nil {
 				t.Error(err)
@@ -174,7 +175,7 @@ func TestWatch_OnlyNewMessages(t *testing.T) {
 func TestWatch_SaysThatTheStreamIsMissing(t *testing.T) {
 	t.Parallel()
 	c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
-	if err := c.Watch(testContext(t), ZoneOut, nil, true, func(Delivery) bool { return true }); err == nil {
+	if err := c.Watch(testContext(t), streams.Out, nil, func(Delivery) bool { return true }); err == nil {
 		t.Error("no error")
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"agentd/sdk/wire"
 )
 
-// Keeper keeps jobs. broker.Jobs is one.
+// Keeper keeps jobs. buckets.Jobs is one.
 type Keeper interface {
 	// Put keeps data under a key if that is at a revision still (0: if it has nothing); otherwise the error is sdk.CodeConflict.
 	Put(ctx context.Context, key string, data []byte, revision uint64) (next uint64, err error)

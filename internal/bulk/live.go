@@ -10,6 +10,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/buckets"
 )
 
 // Live implements Runs on a broker.
@@ -30,7 +31,7 @@ func Open(ctx context.Context, conn *broker.Conn, store state.Store) (Bulk, erro
 	if err := conn.MeasureClock(ctx); err != nil {
 		return Bulk{}, fmt.Errorf("measure the broker's clock: %w", err)
 	}
-	jobs, err := conn.Jobs(ctx)
+	jobs, err := buckets.OpenJobs(ctx, conn)
 	if err != nil {
 		return Bulk{}, err
 	}

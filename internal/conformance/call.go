@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/clip"
 	"agentd/internal/contracts"
 	"agentd/sdk"
@@ -94,8 +95,8 @@ func (s *session) putBody(ctx context.Context, c *call, body []byte) error {
 
 // placed is where a message of a call is stored under a sequence.
 func (s *session) placed(c *call, sequence uint64) stored {
-	z := s.layout.OfRun(broker.ZoneOut, c.at.Run)
-	return stored{z, broker.StreamName(s.conn.Subjects(), z), sequence}
+	z := s.layout.OfRun(streams.Out, c.at.Run)
+	return stored{z, streams.Name(s.conn.Subjects(), z), sequence}
 }
 
 // settled waits until a stored message is acknowledged.
@@ -120,7 +121,7 @@ func (s *session) finish(ctx context.Context, c *call) error {
 // stored are the answers to a call that the stream has.
 func (s *session) stored(ctx context.Context, c *call) ([]broker.Stored, error) {
 	var found []broker.Stored
-	err := s.conn.Scan(ctx, broker.ZoneIn, c.reply, 1, func(m broker.Stored) (bool, error) {
+	err := s.conn.Scan(ctx, streams.In, c.reply, 1, func(m broker.Stored) (bool, error) {
 		found = append(found, m)
 		return true, nil
 	})

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/contracts"
 	"agentd/internal/outbox"
 	"agentd/sdk"
@@ -55,13 +55,13 @@ var answering = []testCase{
 
 // tryAnswer makes a call of a run of each stream that calls are divided into.
 func tryAnswer(ctx context.Context, s *session) error {
-	tried := map[broker.Zone]bool{}
+	tried := map[streams.Zone]bool{}
 	for len(tried) < s.layout.Partitions() {
 		c, err := s.call(s.valid)
 		if err != nil {
 			return err
 		}
-		z := s.layout.OfRun(broker.ZoneOut, c.at.Run)
+		z := s.layout.OfRun(streams.Out, c.at.Run)
 		if tried[z] {
 			continue
 		}
@@ -71,7 +71,7 @@ func tryAnswer(ctx context.Context, s *session) error {
 			err = s.success(answer)
 		}
 		if err != nil && s.layout.Partitions() > 1 {
-			return about(err, "a call on %s", broker.StreamName(s.conn.Subjects(), z))
+			return about(err, "a call on %s", streams.Name(s.conn.Subjects(), z))
 		}
 		if err != nil {
 			return err

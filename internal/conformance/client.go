@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -92,7 +92,7 @@ func (s *clientSession) open(ctx context.Context) error {
 
 // provision makes the streams that there are not.
 func (s *clientSession) provision(ctx context.Context) error {
-	_, err := s.conn.Provision(ctx, broker.Plan{})
+	_, err := provision.Apply(ctx, s.conn, provision.Plan{})
 	return err
 }
 

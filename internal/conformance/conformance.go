@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"time"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/contracts"
 	"agentd/sdk"
 )
@@ -180,7 +180,7 @@ func (o Options) plan() (plan, error) {
 	if len(o.Command) == 0 {
 		faults = append(faults, sdk.Fault{Path: "command", Expected: "the service's program and its arguments", Got: "nothing"})
 	}
-	if _, err := broker.NewLayout(max(o.Partitions, 1)); err != nil {
+	if _, err := streams.NewLayout(max(o.Partitions, 1)); err != nil {
 		faults = append(faults, sdk.Fault{Path: "partitions", Expected: "a power of two up to 256", Got: strconv.Itoa(o.Partitions)})
 	}
 	p := plan{version: version, compiled: compiled, valid: o.Data}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/sdk/wire"
 )
 
@@ -150,18 +151,18 @@ func (s *session) flood(ctx context.Context, times int) ([]*call, error) {
 
 // drained waits until the service has dealt with everything, and looks whether all calls have their answers.
 func (s *session) drained(ctx context.Context, calls []*call) error {
-	last := map[broker.Zone]uint64{}
+	last := map[streams.Zone]uint64{}
 	for _, c := range calls {
 		for _, put := range c.stored {
 			last[put.zone] = max(last[put.zone], put.sequence)
 		}
 	}
-	err := s.untilBacklogs(ctx, s.Patience, func(z broker.Zone, b broker.Backlog) bool {
+	err := s.untilBacklogs(ctx, s.Patience, func(z streams.Zone, b broker.Backlog) bool {
 		return b.Reached >= last[z] && b.Pending == 0 && b.Unacked == 0
 	})
 	if errors.Is(err, errLate) {
 		var unacked, pending int64
-		err := s.eachBacklog(ctx, func(_ broker.Zone, b broker.Backlog) { unacked, pending = unacked+b.Unacked, pending+b.Pending })
+		err := s.eachBacklog(ctx, func(_ streams.Zone, b broker.Backlog) { unacked, pending = unacked+b.Unacked, pending+b.Pending })
 		if err != nil {
 			return err
 		}
@@ -212,15 +213,15 @@ func tryCopies(ctx context.Context, s *session) error {
 // second starts another copy of the program, and waits until it asks for calls too, or has ended. One that waits until it is needed does
 // neither, which is no defect.
 func (s *session) second(ctx context.Context) (*program, error) {
-	before := map[broker.Zone]int64{}
-	if err := s.eachBacklog(ctx, func(z broker.Zone, b broker.Backlog) { before[z] = b.Pulls }); err != nil {
+	before := map[streams.Zone]int64{}
+	if err := s.eachBacklog(ctx, func(z streams.Zone, b broker.Backlog) { before[z] = b.Pulls }); err != nil {
 		return nil, err
 	}
 	copied, err := start(s.Options, s.server.URL())
 	if err != nil {
 		return nil, err
 	}
-	err = s.untilBacklogs(ctx, s.Patience, func(z broker.Zone, b broker.Backlog) bool { return copied.over() || b.Pulls > before[z] })
+	err = s.untilBacklogs(ctx, s.Patience, func(z streams.Zone, b broker.Backlog) bool { return copied.over() || b.Pulls > before[z] })
 	if err != nil && !errors.Is(err, errLate) {
 		copied.kill()
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/sdk/wire"
 )
 
@@ -39,7 +40,7 @@ func (s *session) inHand(ctx context.Context, due time.Duration) (*call, error) 
 	if err := s.put(ctx, c); err != nil {
 		return nil, err
 	}
-	return c, s.untilBacklogs(ctx, s.Patience, func(z broker.Zone, b broker.Backlog) bool {
+	return c, s.untilBacklogs(ctx, s.Patience, func(z streams.Zone, b broker.Backlog) bool {
 		return z != c.stored[0].zone || b.Pending == 0 && b.Unacked > 0
 	})
 }
@@ -50,14 +51,14 @@ func tryHeartbeat(ctx context.Context, s *session) error {
 		return err
 	}
 	defer s.program.kill()
-	at, err := s.seen.find(ctx, broker.CallWait, func(m message) bool {
+	at, err := s.seen.find(ctx, streams.CallWait, func(m message) bool {
 		return m.of(c.stored[0]) == inProgress || m.of(c.stored[0]) == acknowledged
 	})
 	if err != nil {
 		return err
 	}
 	if at < 0 {
-		return failed("nothing is said to the delivery for %s: the call is delivered to somebody else", broker.CallWait)
+		return failed("nothing is said to the delivery for %s: the call is delivered to somebody else", streams.CallWait)
 	}
 	if messages, _ := s.seen.all(); messages[at].of(c.stored[0]) == acknowledged {
 		return skipped("the call was finished before a delivery had to be extended: --slow is not slow")
@@ -130,7 +131,7 @@ func (s *session) withoutRoom(ctx context.Context, then func(*call) error) error
 		return err
 	}
 	s.name(c, before.event.ID+"-r2")
-	stream := broker.StreamName(s.conn.Subjects(), s.layout.OfRun(broker.ZoneIn, c.at.Run))
+	stream := streams.Name(s.conn.Subjects(), s.layout.OfRun(streams.In, c.at.Run))
 	if err := s.limit(ctx, stream, func(has int64) int64 { return has }); err != nil {
 		return err
 	}

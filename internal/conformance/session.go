@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 	"agentd/sdk/wire"
 )
 
@@ -19,14 +21,14 @@ type session struct {
 	plan
 	program *program
 	// layout is how calls are divided.
-	layout broker.Layout
+	layout streams.Layout
 	// made counts the calls.
 	made int
 }
 
 // open starts the server and makes what the service needs there.
 func (s *session) open(ctx context.Context) error {
-	layout, err := broker.NewLayout(max(s.Partitions, 1))
+	layout, err := streams.NewLayout(max(s.Partitions, 1))
 	if err != nil {
 		return err
 	}
@@ -35,7 +37,7 @@ func (s *session) open(ctx context.Context) error {
 	if err := s.openHost(ctx, ackPrefix+">", wire.DefaultSubjects().All(wire.KindIn)); err != nil {
 		return err
 	}
-	return s.redeliverAfter(ctx, broker.CallWait)
+	return s.redeliverAfter(ctx, streams.CallWait)
 }
 
 // close ends the program and the server, and removes what they leave. It may follow a failed open.
@@ -49,15 +51,15 @@ func (s *session) close() error {
 
 // redeliverAfter sets how long a delivery lasts that is not extended.
 func (s *session) redeliverAfter(ctx context.Context, d time.Duration) error {
-	_, err := s.conn.Provision(ctx, broker.Plan{
-		AckWait: d, Services: []broker.ServicePlan{{Domain: s.Contract.Domain, Type: s.Contract.Type}}, Partitions: s.layout.Partitions(),
+	_, err := provision.Apply(ctx, s.conn, provision.Plan{
+		AckWait: d, Services: []provision.Service{{Domain: s.Contract.Domain, Type: s.Contract.Type}}, Partitions: s.layout.Partitions(),
 	})
 	return err
 }
 
 // eachBacklog looks at the service's consumers: one on each stream that calls are divided into.
-func (s *session) eachBacklog(ctx context.Context, look func(broker.Zone, broker.Backlog)) error {
-	for _, ref := range s.layout.Consumers(broker.ServiceConsumer(s.Contract.Domain, s.Contract.Type)) {
+func (s *session) eachBacklog(ctx context.Context, look func(streams.Zone, broker.Backlog)) error {
+	for _, ref := range s.layout.Consumers(streams.ServiceConsumer(s.Contract.Domain, s.Contract.Type)) {
 		b, err := s.conn.Backlog(ctx, ref)
 		if err != nil {
 			return err
@@ -68,11 +70,11 @@ func (s *session) eachBacklog(ctx context.Context, look func(broker.Zone, broker
 }
 
 // untilBacklogs looks at the consumers until something is so of each of them.
-func (s *session) untilBacklogs(ctx context.Context, patience time.Duration, holds func(broker.Zone, broker.Backlog) bool) error {
+func (s *session) untilBacklogs(ctx context.Context, patience time.Duration, holds func(streams.Zone, broker.Backlog) bool) error {
 	var problem error
 	err := until(ctx, patience, func() bool {
 		all := true
-		problem = s.eachBacklog(ctx, func(z broker.Zone, b broker.Backlog) { all = all && holds(z, b) })
+		problem = s.eachBacklog(ctx, func(z streams.Zone, b broker.Backlog) { all = all && holds(z, b) })
 		return problem != nil || all
 	})
 	return errors.Join(problem, err)
@@ -82,7 +84,7 @@ func (s *session) untilBacklogs(ctx context.Context, patience time.Duration, hol
 func (s *session) serve(ctx context.Context) error {
 	if s.program == nil || s.program.over() {
 		// Until the server has noticed that the one before is gone, it gives calls to it.
-		err := s.untilBacklogs(ctx, s.Patience, func(_ broker.Zone, b broker.Backlog) bool { return b.Pulls == 0 })
+		err := s.untilBacklogs(ctx, s.Patience, func(_ streams.Zone, b broker.Backlog) bool { return b.Pulls == 0 })
 		if err != nil {
 			return err
 		}
@@ -91,8 +93,8 @@ func (s *session) serve(ctx context.Context) error {
 		}
 	}
 	patience := max(s.Patience, DefaultPatience)
-	var unread broker.Zone
-	err := s.untilBacklogs(ctx, patience, func(z broker.Zone, b broker.Backlog) bool {
+	var unread streams.Zone
+	err := s.untilBacklogs(ctx, patience, func(z streams.Zone, b broker.Backlog) bool {
 		read := s.program.over() || b.Pulls > 0 || b.Unacked > 0
 		if !read {
 			unread = z
@@ -104,7 +106,7 @@ func (s *session) serve(ctx context.Context) error {
 		return failed("the program asks for no calls")
 	case errors.Is(err, errLate):
 		return failed("the program asks for no calls of the consumer %s of the stream %s within %s; NATS_URL says where",
-			broker.ServiceConsumer(s.Contract.Domain, s.Contract.Type).Name, broker.StreamName(s.conn.Subjects(), unread), patience)
+			streams.ServiceConsumer(s.Contract.Domain, s.Contract.Type).Name, streams.Name(s.conn.Subjects(), unread), patience)
 	}
 	return err
 }
@@ -146,5 +148,5 @@ func (s *session) attempt(ctx context.Context, c testCase) error {
 		return err
 	}
 	err := c.try(ctx, s)
-	return errors.Join(err, s.redeliverAfter(ctx, broker.CallWait))
+	return errors.Join(err, s.redeliverAfter(ctx, streams.CallWait))
 }

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 )
 
 // message is what somebody published.
@@ -90,7 +90,7 @@ const (
 
 // stored is where a message is stored.
 type stored struct {
-	zone     broker.Zone
+	zone     streams.Zone
 	stream   string
 	sequence uint64
 }

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/config"
 	"agentd/internal/console/live"
 	"agentd/internal/core"
@@ -238,7 +239,7 @@ func (b *browser) ended(run string) {
 // published is how many messages the broker has of answers and control.
 func (b *browser) published() (n uint64) {
 	b.t.Helper()
-	for _, zone := range []broker.Zone{broker.ZoneIn, broker.ZoneStart} {
+	for _, zone := range []streams.Zone{streams.In, streams.Start} {
 		bounds, err := b.h.Conn().Bounds(b.t.Context(), zone)
 		if err != nil {
 			b.t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/console/live"
 	"agentd/internal/core"
 	"agentd/internal/runner"
@@ -125,7 +125,7 @@ func TestPrograms_GetEntriesAsTheyAre(t *testing.T) {
 	run := b.start("paid", hostile)
 	b.asked()
 	conn := b.h.Conn()
-	store := natsstore.New(conn.JetStream(), broker.StreamName(conn.Subjects(), broker.ZoneRun), conn.Subjects())
+	store := natsstore.New(conn.JetStream(), streams.Name(conn.Subjects(), streams.Run), conn.Subjects())
 	records, err := store.Entries(t.Context(), wire.NewRunKey("paid"), runner.Version{})
 	if err != nil {
 		t.Fatal(err)

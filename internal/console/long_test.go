@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/internal/state/natsstore"
@@ -87,7 +87,7 @@ func longRun(tb testing.TB, entries uint64, text string) (b *browser, run string
 // store is where the runs are.
 func (b *browser) store() *natsstore.Store {
 	conn := b.h.Conn()
-	return natsstore.New(conn.JetStream(), broker.StreamName(conn.Subjects(), broker.ZoneRun), conn.Subjects())
+	return natsstore.New(conn.JetStream(), streams.Name(conn.Subjects(), streams.Run), conn.Subjects())
 }
 
 func said(rev uint64) sdk.Content {

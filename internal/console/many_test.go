@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/console/live"
 	"agentd/internal/core"
 	"agentd/internal/harness"
@@ -50,7 +51,7 @@ func TestList_OfManyRuns(t *testing.T) {
 	b.post(http.StatusSeeOther, "/runs/ended/cancel", nil)
 	b.ended("ended")
 	conn := b.h.Conn()
-	store := natsstore.New(conn.JetStream(), broker.StreamName(conn.Subjects(), broker.ZoneRun), conn.Subjects())
+	store := natsstore.New(conn.JetStream(), streams.Name(conn.Subjects(), streams.Run), conn.Subjects())
 	finder := find.Finder{Conn: conn, Store: store}
 	told := b.events("/live/runs?since=0")
 	b.writeRuns(store, runs)

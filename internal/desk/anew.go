@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/requests"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -77,7 +78,7 @@ func (r *reading) begin(opening, working context.Context) error {
 		answers = append(answers, subjects.Root()+"."+string(wire.KindIn)+"."+token+".>")
 	}
 	for _, filter := range calls {
-		if err := r.follow(opening, working, broker.ZoneOut, filter, r.keep((*inbox).called), r.end); err != nil {
+		if err := r.follow(opening, working, streams.Out, filter, r.keep((*inbox).called), r.end); err != nil {
 			return err
 		}
 	}
@@ -90,13 +91,13 @@ func (r *reading) begin(opening, working context.Context) error {
 		}
 		lacking(err)
 	}
-	parts, err := r.d.o.Conn.Zones(opening, broker.ZoneIn)
+	parts, err := r.d.o.Conn.Zones(opening, streams.In)
 	if err != nil {
 		return err
 	}
 	for _, part := range parts {
-		letters := subjects.Root() + "." + string(wire.KindDLQ) + ".*." + strings.ToLower(broker.StreamName(subjects, part)) + ".>"
-		if err := r.follow(opening, working, broker.ZoneDLQ, letters, r.keep((*inbox).rejected), later); err != nil {
+		letters := subjects.Root() + "." + string(wire.KindDLQ) + ".*." + strings.ToLower(streams.Name(subjects, part)) + ".>"
+		if err := r.follow(opening, working, streams.DLQ, letters, r.keep((*inbox).rejected), later); err != nil {
 			if opening.Err() != nil || errors.Is(err, broker.ErrOtherStream) {
 				return err
 			}
@@ -104,7 +105,7 @@ func (r *reading) begin(opening, working context.Context) error {
 		}
 	}
 	for _, filter := range answers {
-		if err := r.follow(opening, working, broker.ZoneIn, filter, r.keep((*inbox).answered), later); err != nil {
+		if err := r.follow(opening, working, streams.In, filter, r.keep((*inbox).answered), later); err != nil {
 			if opening.Err() != nil || errors.Is(err, broker.ErrOtherStream) {
 				return err
 			}
@@ -117,7 +118,7 @@ func (r *reading) begin(opening, working context.Context) error {
 // follow reads a stream until working ends, and returns when everything that was there has been handled. Until opening ends it
 // waits for a worker. later is told of an error after that.
 func (r *reading) follow(
-	opening, working context.Context, zone broker.Zone, filter string, handle func(broker.Delivery) error, later func(error),
+	opening, working context.Context, zone streams.Zone, filter string, handle func(broker.Delivery) error, later func(error),
 ) error {
 	caughtUp, failed := make(chan struct{}), make(chan error, 1)
 	r.done.Go(func() {
@@ -171,7 +172,8 @@ func (d *Desk) keepReading(ctx context.Context, r *reading) {
 	}
 }
 
-// readAnew reads the streams from the beginning, and then replaces what the desk has. It tries until ctx ends, or the desk may not read.
+// readAnew reads the streams from the beginning, and then replaces what the desk has. It tries until ctx ends, the desk
+// may not read, or its connection is closed.
 func (d *Desk) readAnew(ctx context.Context) (*reading, error) {
 	for {
 		fresh := newInbox(d.o.Conn.Subjects(), d.now)
@@ -183,7 +185,7 @@ func (d *Desk) readAnew(ctx context.Context) (*reading, error) {
 			r.mu.Unlock()
 			return r, nil
 		}
-		if errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) {
+		if errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) || broker.Closed(err) {
 			return nil, err
 		}
 		d.o.Logger.Warn("the streams cannot be read yet; trying again", "error", err)

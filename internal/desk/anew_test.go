@@ -2,8 +2,12 @@ package desk_test
 
 import (
 	"testing"
+	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
+	"agentd/internal/desk"
 	"agentd/internal/harness"
 	"agentd/internal/requests"
 	"agentd/internal/worker"
@@ -15,11 +19,37 @@ import (
 func makeAnew(t *testing.T, h *harness.Harness) {
 	t.Helper()
 	conn := h.Conn()
-	if err := conn.JetStream().DeleteStream(t.Context(), broker.StreamName(conn.Subjects(), broker.ZoneOut)); err != nil {
+	if err := conn.JetStream().DeleteStream(t.Context(), streams.Name(conn.Subjects(), streams.Out)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.Provision(t.Context(), worker.Plan([]sdk.AgentSpec{payer(sdk.PermissionPolicyTerms{})})); err != nil {
+	if _, err := provision.Apply(t.Context(), conn, worker.Plan([]sdk.AgentSpec{payer(sdk.PermissionPolicyTerms{})})); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A desk whose connection is closed says that it reads nothing any more.
+func TestDesk_FailsWithItsConnection(t *testing.T) {
+	t.Parallel()
+	h := start(t, payer(sdk.PermissionPolicyTerms{}))
+	conn, err := broker.Connect(t.Context(), broker.ConnectOptions{InProcess: h, Subjects: h.Conn().Subjects()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := desk.Open(t.Context(), desk.Options{Conn: conn, Patience: harness.Patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-d.Failed():
+		if !broker.Closed(err) {
+			t.Errorf("it failed with %v", err)
+		}
+	case <-time.After(harness.Patience):
+		t.Error("it goes on as if it read")
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/desk"
 	"agentd/internal/harness"
 	"agentd/internal/requests"
@@ -194,7 +195,7 @@ func TestDesk_TellsThatSomebodyElseWasQuicker(t *testing.T) {
 		}()
 	}
 	seen := 0
-	if err := h.Conn().Watch(t.Context(), broker.ZoneIn, []string{"agentd.in.>"}, true, func(broker.Delivery) bool {
+	if err := h.Conn().Watch(t.Context(), streams.In, []string{"agentd.in.>"}, func(broker.Delivery) bool {
 		seen++
 		return seen < 2
 	}); err != nil {

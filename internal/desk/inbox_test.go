@@ -1,13 +1,17 @@
 package desk
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/embedded"
 	"agentd/internal/requests"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -34,6 +38,31 @@ func (d delivery) Data() []byte                 { return []byte(d.data) }
 
 var request = wire.CallAddress{
 	Domain: "the_boss", Type: "agentd_permission_request", Agent: "clerk", Run: wire.NewRunKey("one"), Call: "c1-0-x",
+}
+
+// A desk whose connection is closed reads nothing any more, and does not go on trying.
+func TestReadAnew_EndsWithItsConnection(t *testing.T) {
+	t.Parallel()
+	server, err := embedded.Start(embedded.Options{Dir: filepath.Join(t.TempDir(), "data")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := broker.Connect(t.Context(), broker.ConnectOptions{InProcess: server, Subjects: wire.DefaultSubjects()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	d := &Desk{o: Options{Conn: conn, Domains: []string{sdk.HumanDomain}, Logger: slog.New(slog.DiscardHandler)}, now: time.Now}
+	if _, err := d.readAnew(ctx); !broker.Closed(err) {
+		t.Errorf("it ended with %v", err)
+	}
+	if err := server.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // Domains are read side by side: that one has been read far says nothing of another. Whoever took it for that would think that

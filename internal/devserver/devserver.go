@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
 	"agentd/internal/config"
 	"agentd/internal/contracts"
 	"agentd/internal/setup"
@@ -92,7 +93,7 @@ func Run(ctx context.Context, o Options, cfg *config.Config) error {
 		return err
 	}
 	if len(o.Consoles) > 0 { // the console keeps the index, and the worker finds it when it starts
-		if err := o.Conn.MakeIndex(ctx); err != nil {
+		if err := provision.Index(ctx, o.Conn); err != nil {
 			return errors.Join(err, stop())
 		}
 	}
@@ -134,7 +135,7 @@ func (d *Server) wait(err error) error {
 
 // provision makes what cfg needs on the broker, and looks up what its agents have from the registry.
 func (d *Server) provision(ctx context.Context, cfg *config.Config) error {
-	if _, err := d.o.Conn.Provision(ctx, setup.Plan(cfg)); err != nil || len(cfg.References) == 0 {
+	if _, err := provision.Apply(ctx, d.o.Conn, setup.Plan(cfg)); err != nil || len(cfg.References) == 0 {
 		return err
 	}
 	faults, err := setup.LookUp(ctx, d.o.Conn.Registry(), cfg)
@@ -144,7 +145,7 @@ func (d *Server) provision(ctx context.Context, cfg *config.Config) error {
 	if slices.ContainsFunc(cfg.Agents, func(spec sdk.AgentSpec) bool { return len(contracts.Unresolved(spec)) > 0 }) {
 		return setup.MissingContracts(faults)
 	}
-	_, err = d.o.Conn.Provision(ctx, setup.Plan(cfg))
+	_, err = provision.Apply(ctx, d.o.Conn, setup.Plan(cfg))
 	return err
 }
 

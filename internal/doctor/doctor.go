@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
+	"agentd/internal/broker/survey"
 	"agentd/internal/config"
 	"agentd/internal/days"
 	"agentd/internal/finding"
@@ -86,7 +89,7 @@ func (e *Examination) folder() {
 		return // nothing embedded is used
 	}
 	e.examined("data folder %s", e.cfg.Data)
-	e.found(broker.CheckFolder(e.cfg.Data)...)
+	e.found(survey.CheckFolder(e.cfg.Data)...)
 }
 
 // unreachable says why the connection failed.
@@ -111,18 +114,18 @@ func (e *Examination) broker(ctx context.Context, monitor string) error {
 	if err := e.registry(ctx); err != nil {
 		return err
 	}
-	findings, err := e.conn.Verify(ctx, p)
+	findings, err := provision.Verify(ctx, e.conn, p)
 	if err != nil {
 		return err
 	}
 	e.examined("streams, and consumers of %s and %s", show.Count(len(p.Agents), "agent"), show.Count(len(p.Services), "service"))
 	e.found(findings...)
 	e.answers(ctx, p)
-	if findings, err = e.conn.CheckAccounts(ctx, monitor); err != nil {
+	if findings, err = survey.CheckAccounts(ctx, e.conn, monitor); err != nil {
 		return err
 	}
 	e.found(findings...)
-	if findings, err = e.conn.CheckSync(ctx, monitor, slices.Sorted(maps.Keys(servers.Leads))); err != nil {
+	if findings, err = survey.CheckSync(ctx, e.conn, monitor, slices.Sorted(maps.Keys(servers.Leads))); err != nil {
 		return err
 	}
 	e.found(findings...)
@@ -139,8 +142,8 @@ func (e *Examination) broker(ctx context.Context, monitor string) error {
 }
 
 // answers tells what keeping answers costs: they leave by their age alone. That they leave too early is found with the streams.
-func (e *Examination) answers(ctx context.Context, p broker.Plan) {
-	zones, err := e.conn.Zones(ctx, broker.ZoneIn)
+func (e *Examination) answers(ctx context.Context, p provision.Plan) {
+	zones, err := e.conn.Zones(ctx, streams.In)
 	if err != nil {
 		return // it may not look, or the streams are not there: both were found before
 	}
@@ -149,7 +152,7 @@ func (e *Examination) answers(ctx context.Context, p broker.Plan) {
 	}
 }
 
-func (e *Examination) answersOn(ctx context.Context, p broker.Plan, z broker.Zone) {
+func (e *Examination) answersOn(ctx context.Context, p provision.Plan, z streams.Zone) {
 	var kept broker.ZoneState
 	err := e.conn.Permitted(ctx, func(ctx context.Context) (err error) {
 		kept, err = e.conn.ZoneState(ctx, z)
@@ -158,7 +161,7 @@ func (e *Examination) answersOn(ctx context.Context, p broker.Plan, z broker.Zon
 	if err != nil {
 		return
 	}
-	name := broker.StreamName(e.conn.Subjects(), z)
+	name := streams.Name(e.conn.Subjects(), z)
 	text := fmt.Sprintf("%s: %s on %s, %s", name, show.Count(int(kept.Messages), "message"), show.Count(int(kept.Subjects), "subject"),
 		show.Size(float64(kept.Bytes)))
 	switch planned := p.AnswersKept(); {
@@ -174,8 +177,8 @@ func (e *Examination) answersOn(ctx context.Context, p broker.Plan, z broker.Zon
 }
 
 // servers looks at the servers of a cluster.
-func (e *Examination) servers(ctx context.Context, p broker.Plan) (broker.Servers, error) {
-	seen, findings, err := e.conn.CheckServers(ctx, p)
+func (e *Examination) servers(ctx context.Context, p provision.Plan) (survey.Servers, error) {
+	seen, findings, err := survey.CheckServers(ctx, e.conn, p)
 	if err != nil {
 		return seen, err
 	}
@@ -211,12 +214,12 @@ func (e *Examination) writable(ctx context.Context) {
 
 // writesLater reports whether the server confirms what Writable writes before it has written it.
 func (e *Examination) writesLater(ctx context.Context) bool {
-	parts, err := e.conn.Zones(ctx, broker.ZoneTimer)
+	parts, err := e.conn.Zones(ctx, streams.Timer)
 	if err != nil || len(parts) == 0 {
 		return false
 	}
 	state, err := e.conn.ZoneState(ctx, parts[0])
-	return err == nil && state.PersistMode == broker.PersistAsync
+	return err == nil && state.PersistMode == streams.PersistAsync
 }
 
 // registry looks up what the agents have from there, and compares with it what they bring themselves. That it does not exist is
@@ -236,7 +239,7 @@ func (e *Examination) registry(ctx context.Context) error {
 	switch {
 	case notPermitted(err):
 		if len(e.cfg.References) > 0 {
-			e.found(broker.NotPermitted("read the registry of contracts", "whether it has what agents refer to"))
+			e.found(finding.NotPermitted("read the registry of contracts", "whether it has what agents refer to"))
 		}
 		return nil
 	case errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}):
@@ -278,7 +281,7 @@ func (e *Examination) store(ctx context.Context) {
 		return context.Cause(ctx)
 	})
 	if notPermitted(err) {
-		findings = []finding.Finding{broker.NotPermitted("read the store of runs", "whether they can be opened")}
+		findings = []finding.Finding{finding.NotPermitted("read the store of runs", "whether they can be opened")}
 	}
 	e.found(findings...)
 }
@@ -361,12 +364,12 @@ func (e *Examination) clocks(ctx context.Context, agent sdk.AgentSpec) {
 func (e *Examination) pulled(ctx context.Context, agent string) {
 	var unread bool
 	err := e.conn.Permitted(ctx, func(ctx context.Context) (err error) {
-		unread, err = e.conn.Unread(ctx, broker.AgentConsumers(agent)...)
+		unread, err = e.conn.Unread(ctx, streams.AgentConsumers(agent)...)
 		return err
 	})
 	switch {
 	case notPermitted(err):
-		e.found(broker.NotPermitted("ask workers of "+agent, "whether there are any"))
+		e.found(finding.NotPermitted("ask workers of "+agent, "whether there are any"))
 	case err != nil:
 		e.found(noWorker("no worker can be seen for agent " + agent + ": " + err.Error()))
 	case unread:
@@ -375,7 +378,7 @@ func (e *Examination) pulled(ctx context.Context, agent string) {
 }
 
 // services looks whether somebody takes the calls that agents make.
-func (e *Examination) services(ctx context.Context, services []broker.ServicePlan) {
+func (e *Examination) services(ctx context.Context, services []provision.Service) {
 	for _, s := range services {
 		var unserved bool
 		err := e.conn.Permitted(ctx, func(ctx context.Context) (err error) {
@@ -396,21 +399,21 @@ func (e *Examination) services(ctx context.Context, services []broker.ServicePla
 }
 
 // partlyServed looks whether a service reads its calls on all streams that they are divided into.
-func (e *Examination) partlyServed(ctx context.Context, s broker.ServicePlan) {
-	var unread []broker.ConsumerRef
+func (e *Examination) partlyServed(ctx context.Context, s provision.Service) {
+	var unread []streams.ConsumerRef
 	err := e.conn.Permitted(ctx, func(ctx context.Context) (err error) {
-		unread, err = e.conn.PartlyRead(ctx, broker.ServiceConsumer(s.Domain, s.Type))
+		unread, err = e.conn.PartlyRead(ctx, streams.ServiceConsumer(s.Domain, s.Type))
 		return err
 	})
 	if err != nil || len(unread) == 0 {
 		return // that it may not look, or cannot, was found before
 	}
-	var streams []string
+	var names []string
 	for _, ref := range unread {
-		streams = append(streams, broker.StreamName(e.conn.Subjects(), ref.Zone))
+		names = append(names, streams.Name(e.conn.Subjects(), ref.Zone))
 	}
 	e.found(finding.Error("service_partly",
-		fmt.Sprintf("who serves %s%s does not read %s: calls there wait until their deadline", s.Type, in(s.Domain), strings.Join(streams, ", ")),
+		fmt.Sprintf("who serves %s%s does not read %s: calls there wait until their deadline", s.Type, in(s.Domain), strings.Join(names, ", ")),
 		"have its program read the consumers of all streams that calls are divided into (docs/wire.md, \"Streams\"), or serve it with one of our packages"))
 }
 

@@ -1,7 +1,11 @@
 // Package finding is what is found of servers and stores that should be otherwise, and what to do about it.
 package finding
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Severity of a finding.
 type Severity string
@@ -32,6 +36,24 @@ func Error(code, message, remedy string) Finding {
 // Warning is a finding that agentd works with.
 func Warning(code, message, remedy string) Finding {
 	return Finding{Code: code, Severity: SeverityWarning, Message: message, Remedy: remedy}
+}
+
+// CodeNotPermitted is the code of NotPermitted.
+const CodeNotPermitted = "not_permitted"
+
+// NotPermitted is the finding that something was not examined, because the server refuses it to this user.
+func NotPermitted(what, unknown string) Finding {
+	return Warning(CodeNotPermitted, "this NATS user may not "+what+"; "+unknown+" was not examined",
+		"run agentd doctor as the operator's user (docs/security.md) to examine everything")
+}
+
+// Some names the first few of a list.
+func Some(list []string) string {
+	const few = 3
+	if len(list) <= few {
+		return strings.Join(list, ", ")
+	}
+	return fmt.Sprintf("%s, and %d more", strings.Join(list[:few], ", "), len(list)-few)
 }
 
 // On is the finding, of that server.

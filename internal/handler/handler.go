@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/sdk"
@@ -32,7 +33,7 @@ type Options struct {
 	Logger      *slog.Logger
 	// Services maps the type token of a contract to the agent (by token) that serves it, for agents that others call.
 	Services func(typeToken string) (agent string, ok bool)
-	// Heartbeat is how often a delivery is extended; 0 is broker.Heartbeat. Two of them fit into AckWait.
+	// Heartbeat is how often a delivery is extended; 0 is streams.Heartbeat. Two of them fit into AckWait.
 	Heartbeat time.Duration
 	// Silence is how long an activation may go without progress before its delivery stops being extended, so that a
 	// worker that hangs loses its runs; 0 is 5 min. It must be longer than any model call or tool.
@@ -45,7 +46,7 @@ type Handler struct{ Options }
 // New returns a Handler.
 func New(o Options) *Handler {
 	if o.Heartbeat == 0 {
-		o.Heartbeat = broker.Heartbeat
+		o.Heartbeat = streams.Heartbeat
 	}
 	if o.Silence == 0 {
 		o.Silence = 5 * time.Minute

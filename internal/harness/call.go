@@ -8,6 +8,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 )
 
 // Call is a call that a test answers by hand, in the place of a service or a person.
@@ -36,7 +37,7 @@ func (h *Harness) Call(contractType string) *Call {
 // a test, when the run is done.
 func (h *Harness) NoCall(contractType string) {
 	h.t.Helper()
-	if d := h.unseen(broker.ZoneOut, h.callFilter(contractType)); d != nil {
+	if d := h.unseen(streams.Out, h.callFilter(contractType)); d != nil {
 		h.t.Fatalf("unexpected call of %s on %s", contractType, d.Subject())
 	}
 }
@@ -55,7 +56,7 @@ func (h *Harness) callsOf(contractType string) chan *Call {
 	h.calls[contractType] = calls
 	filter := h.callFilter(contractType)
 	h.background(func(ctx context.Context) error {
-		return h.conn.Watch(ctx, broker.ZoneOut, []string{filter}, true, func(d broker.Delivery) bool {
+		return h.conn.Watch(ctx, streams.Out, []string{filter}, func(d broker.Delivery) bool {
 			event, err := wire.DecodeEvent(d.Headers(), d.Data())
 			if err != nil {
 				h.t.Errorf("call on %s: %v", d.Subject(), err)
@@ -156,6 +157,6 @@ func (h *Harness) Void(contractType string) {
 	ctx, cancel := h.context()
 	defer cancel()
 	filter := h.conn.Subjects().Root() + ".void.*." + wire.NameToken(contractType) + ".>"
-	h.check("wait for a void of "+contractType, h.conn.Watch(ctx, broker.ZoneOut, []string{filter}, true,
+	h.check("wait for a void of "+contractType, h.conn.Watch(ctx, streams.Out, []string{filter},
 		func(broker.Delivery) bool { return false }))
 }

@@ -7,6 +7,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 )
 
 // DeadLetter is a message that could not be handled.
@@ -30,7 +31,7 @@ func newDeadLetter(d broker.Delivery) deadLetter {
 func (h *Harness) watchDeadLetters() {
 	h.dead = make(chan deadLetter, 256)
 	h.background(func(ctx context.Context) error {
-		return h.conn.Watch(ctx, broker.ZoneDLQ, []string{h.conn.Subjects().All(wire.KindDLQ)}, true, func(d broker.Delivery) bool {
+		return h.conn.Watch(ctx, streams.DLQ, []string{h.conn.Subjects().All(wire.KindDLQ)}, func(d broker.Delivery) bool {
 			h.dead <- newDeadLetter(d)
 			return true
 		})
@@ -53,7 +54,7 @@ func (h *Harness) DeadLetter() DeadLetter {
 // NoDeadLetter fails if there is a dead letter that DeadLetter has not returned.
 func (h *Harness) NoDeadLetter() {
 	h.t.Helper()
-	if d := h.unseen(broker.ZoneDLQ, h.conn.Subjects().All(wire.KindDLQ)); d != nil {
+	if d := h.unseen(streams.DLQ, h.conn.Subjects().All(wire.KindDLQ)); d != nil {
 		h.t.Fatalf("dead letter %+v", newDeadLetter(d).DeadLetter)
 	}
 }

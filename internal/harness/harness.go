@@ -21,6 +21,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/internal/telemetry"
@@ -172,7 +173,7 @@ func (h *Harness) provision() {
 		}
 		p := worker.Plan(specs)
 		p.Partitions = cmp.Or(h.o.Partitions, Partitions())
-		_, err := h.conn.Provision(ctx, p)
+		_, err := provision.Apply(ctx, h.conn, p)
 		h.check("provision", err)
 	}
 	plan()

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -43,9 +44,9 @@ func TestHarness_SeesWhatNobodyHasWaitedFor(t *testing.T) {
 		}}},
 		Model: sdktest.Script(sdktest.Ask(sdktest.Tool("shop_find", map[string]string{})), sdktest.Say("done")),
 	})
-	stored := func(z broker.Zone, filter string) {
+	stored := func(z streams.Zone, filter string) {
 		t.Helper()
-		if err := h.Conn().Watch(t.Context(), z, []string{filter}, true, func(broker.Delivery) bool { return false }); err != nil {
+		if err := h.Conn().Watch(t.Context(), z, []string{filter}, func(broker.Delivery) bool { return false }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -53,8 +54,8 @@ func TestHarness_SeesWhatNobodyHasWaitedFor(t *testing.T) {
 	h.NoDeadLetter()
 	h.Run("desk", map[string]string{})
 	h.PublishRaw(h.Conn().Subjects().Start("desk"), []byte("no event"))
-	stored(broker.ZoneOut, h.Conn().Subjects().All(wire.KindOut))
-	stored(broker.ZoneDLQ, h.Conn().Subjects().All(wire.KindDLQ))
+	stored(streams.Out, h.Conn().Subjects().All(wire.KindOut))
+	stored(streams.DLQ, h.Conn().Subjects().All(wire.KindDLQ))
 	h.NoCall("shop.lose")
 	if len(heard.said) > 0 {
 		t.Fatalf("it failed: %q", heard.said)

@@ -1,6 +1,9 @@
 package harness
 
-import "agentd/internal/broker"
+import (
+	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
+)
 
 // place is where a message is stored.
 type place struct {
@@ -18,7 +21,7 @@ func (h *Harness) returned(p place) {
 
 // unseen is the first message on a filter that the test was not given, of all that are stored by now; nil if it was given all of them. What
 // is only on its way to the test counts.
-func (h *Harness) unseen(z broker.Zone, filter string) (first broker.Delivery) {
+func (h *Harness) unseen(z streams.Zone, filter string) (first broker.Delivery) {
 	h.t.Helper()
 	ctx, cancel := h.context()
 	defer cancel()

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/deadletter"
 	"agentd/sdk"
@@ -73,7 +73,7 @@ func TestClear_RedriveFromTheDeadLetters(t *testing.T) {
 		t.Fatalf("%d runs lost their calls, want 1", n)
 	}
 	r.later(time.Hour)
-	for zone, subject := range map[broker.Zone]string{broker.ZoneStart: s.Start("desk"), broker.ZoneIn: s.Reply(late)} {
+	for zone, subject := range map[streams.Zone]string{streams.Start: s.Start("desk"), streams.In: s.Reply(late)} {
 		d, err := r.conn.LastDelivery(r.context(), zone, subject)
 		r.check("read "+subject, err)
 		r.check("dead letter", r.conn.DeadLetter(r.context(), d, sdk.CodeInternal, "a fault of the worker"))
@@ -89,10 +89,10 @@ func TestClear_RedriveFromTheDeadLetters(t *testing.T) {
 	r.stop()
 	second := r.retry(b, "again")
 	subject := s.Control(wire.ControlRetry, "desk", b.key)
-	d, err := r.conn.LastDelivery(r.context(), broker.ZoneIn, subject)
+	d, err := r.conn.LastDelivery(r.context(), streams.In, subject)
 	r.check("read "+subject, err)
 	r.check("dead letter", r.conn.DeadLetter(r.context(), d, sdk.CodeInternal, "a fault of the worker"))
-	r.forget(broker.AgentConsumers("desk")[1])
+	r.forget(streams.AgentConsumers("desk")[1])
 	r.work()
 	retry := r.letter()
 	if done, err := retry.Redrive(r.context(), r.conn, r.store); err != nil {
@@ -102,7 +102,7 @@ func TestClear_RedriveFromTheDeadLetters(t *testing.T) {
 	r.settled()
 	h := r.head(b)
 	at := h.Calls[0].Addresses(&h)[0]
-	if calls := r.messages(broker.ZoneOut, wire.KindOut); len(calls) != 1 || calls[s.Call(at)] != 1 || at.Call == late.Call {
+	if calls := r.messages(streams.Out, wire.KindOut); len(calls) != 1 || calls[s.Call(at)] != 1 || at.Call == late.Call {
 		t.Errorf("the calls are %v; want %s alone, which is another attempt than %s", calls, s.Call(at), late.Call)
 	}
 	r.answer(at)
@@ -116,7 +116,7 @@ func (r *rig) letter() *deadletter.Letter {
 	r.t.Helper()
 	var l *deadletter.Letter
 	r.await("a dead letter", func() bool {
-		state, err := r.conn.ZoneState(r.context(), broker.ZoneDLQ)
+		state, err := r.conn.ZoneState(r.context(), streams.DLQ)
 		r.check("look at the dead letters", err)
 		if state.Last == 0 {
 			return false

@@ -7,6 +7,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 )
 
@@ -60,13 +61,13 @@ func (p *pass) absorbed(ctx context.Context, run wire.RunKey) (map[uint64]bool, 
 	if err != nil {
 		return nil, err
 	}
-	streams := map[string]bool{}
-	for _, z := range p.layout.Zones(broker.ZoneIn) {
-		streams[broker.StreamName(p.subjects, z)] = true
+	ours := map[string]bool{}
+	for _, z := range p.layout.Zones(streams.In) {
+		ours[streams.Name(p.subjects, z)] = true
 	}
 	known := map[uint64]bool{}
 	for i := range entries {
-		if c := entries[i].Cause; streams[c.Stream] {
+		if c := entries[i].Cause; ours[c.Stream] {
 			known[c.Sequence] = true
 		}
 	}
@@ -80,7 +81,7 @@ func (p *pass) answer(ctx context.Context, subject string, absorbed map[uint64]b
 	var originals []broker.Delivery
 	settled, copies := map[uint64]bool{}, map[uint64]int{}
 	for from, n := uint64(1), 0; n < maxAnswers; n++ {
-		d, err := p.Conn.NextDelivery(ctx, broker.ZoneIn, subject, from)
+		d, err := p.Conn.NextDelivery(ctx, streams.In, subject, from)
 		if err != nil {
 			return coming, err
 		}

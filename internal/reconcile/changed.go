@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/sdk"
@@ -53,12 +54,12 @@ func (p *pass) changed(ctx context.Context, run wire.RunKey, last runner.Record)
 }
 
 // told are the messages for runs that have begun, by the zone that has them.
-func (p *pass) told(agent string) map[broker.Zone][]string {
-	return map[broker.Zone][]string{
-		broker.ZoneIn: {
+func (p *pass) told(agent string) map[streams.Zone][]string {
+	return map[streams.Zone][]string{
+		streams.In: {
 			fmt.Sprintf("%s.%s.*.*.%s.>", p.subjects.Root(), wire.KindIn, agent), fmt.Sprintf("%s.%s.*.%s.>", p.subjects.Root(), wire.KindCtl, agent),
 		},
-		broker.ZoneTimer: {fmt.Sprintf("%s.%s.%s.>", p.subjects.Root(), wire.KindFire, agent)},
+		streams.Timer: {fmt.Sprintf("%s.%s.%s.>", p.subjects.Root(), wire.KindFire, agent)},
 	}
 }
 
@@ -76,7 +77,7 @@ func (p *pass) toldRuns(ctx context.Context) error {
 	return nil
 }
 
-func (p *pass) toldIn(ctx context.Context, zone broker.Zone, filters []string) error {
+func (p *pass) toldIn(ctx context.Context, zone streams.Zone, filters []string) error {
 	from, err := p.Conn.SequenceAt(ctx, zone, time.UnixMilli(p.since))
 	if err != nil {
 		return err
@@ -89,7 +90,7 @@ func (p *pass) toldIn(ctx context.Context, zone broker.Zone, filters []string) e
 	return nil
 }
 
-func (p *pass) toldOn(ctx context.Context, zone broker.Zone, filter string, from uint64) error {
+func (p *pass) toldOn(ctx context.Context, zone streams.Zone, filter string, from uint64) error {
 	var runs []wire.RunKey
 	err := p.Conn.Scan(ctx, zone, filter, from, func(m broker.Stored) (bool, error) {
 		if p.young(m.At) {
@@ -142,7 +143,7 @@ func (p *pass) open(ctx context.Context, a sdk.AgentSpec) (from int64, err error
 	agent := wire.NameToken(a.Name)
 	from = p.limit.UnixMilli()
 	filters := p.told(agent)
-	filters[broker.ZoneStart], filters[broker.ZoneOut] = p.inits(agent, a), p.delegations(agent, a)
+	filters[streams.Start], filters[streams.Out] = p.inits(agent, a), p.delegations(agent, a)
 	for whole, list := range filters {
 		for _, zone := range p.layout.Zones(whole) {
 			since, err := p.openIn(ctx, zone, agent, list)
@@ -156,7 +157,7 @@ func (p *pass) open(ctx context.Context, a sdk.AgentSpec) (from int64, err error
 }
 
 // openIn is open of one stream; without such messages it is the end of time.
-func (p *pass) openIn(ctx context.Context, zone broker.Zone, agent string, filters []string) (int64, error) {
+func (p *pass) openIn(ctx context.Context, zone streams.Zone, agent string, filters []string) (int64, error) {
 	from := int64(math.MaxInt64)
 	c, err := p.consumed(ctx, zone, agent)
 	if err != nil || !c.known {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/reconcile"
 	"agentd/internal/runner"
@@ -189,7 +189,7 @@ func TestScheduled_LooksAtAllAfterALoss(t *testing.T) {
 		r.ended("say", "add")
 		r.scheduled()
 		r.stop()
-		stream := broker.StreamName(r.conn.Subjects(), broker.ZoneDone)
+		stream := streams.Name(r.conn.Subjects(), streams.Done)
 		r.check("delete the stream", r.conn.JetStream().DeleteStream(r.context(), stream))
 		r.provision()
 		r.wantLooked("when a stream was made anew", r.scheduled(), looked{All: true, Found: map[reconcile.Kind]int{reconcile.TerminalLost: 2}})
@@ -202,10 +202,10 @@ func TestScheduled_LooksAtAllAfterALoss(t *testing.T) {
 func (r *rig) wipe() {
 	r.t.Helper()
 	if r.redis == nil {
-		zones, err := r.conn.Zones(r.context(), broker.ZoneRun)
+		zones, err := r.conn.Zones(r.context(), streams.Run)
 		r.check("look how streams are divided", err)
 		for _, z := range zones {
-			stream, err := r.conn.JetStream().Stream(r.context(), broker.StreamName(r.conn.Subjects(), z))
+			stream, err := r.conn.JetStream().Stream(r.context(), streams.Name(r.conn.Subjects(), z))
 			r.check("open stream", err)
 			r.check("purge", stream.Purge(r.context()))
 		}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/reconcile"
 	"agentd/sdk"
@@ -24,7 +24,7 @@ func (r *rig) emptied() {
 func (r *rig) loses() {
 	r.t.Helper()
 	for _, kind := range []wire.Kind{wire.KindOut, wire.KindVoid} {
-		for subject := range r.messages(broker.ZoneOut, kind) {
+		for subject := range r.messages(streams.Out, kind) {
 			r.delete(subject)
 		}
 	}
@@ -54,7 +54,7 @@ func TestRelay_MakesNoClosedCallAgain(t *testing.T) {
 	r.settled()
 	r.emptied()
 	r.delivers()
-	calls := r.messages(broker.ZoneOut, wire.KindOut)
+	calls := r.messages(streams.Out, wire.KindOut)
 	if len(calls) != 1 || calls[open] != 1 {
 		t.Errorf("on the stream are %v; want %s alone, which is open", calls, open)
 	}
@@ -65,7 +65,7 @@ func TestRelay_MakesNoClosedCallAgain(t *testing.T) {
 	r.settled()
 	r.emptied()
 	r.delivers()
-	if calls := r.messages(broker.ZoneOut, wire.KindOut); len(calls) != 0 {
+	if calls := r.messages(streams.Out, wire.KindOut); len(calls) != 0 {
 		t.Errorf("calls of a run that has ended are made again: %v", calls)
 	}
 }
@@ -81,13 +81,13 @@ func TestRelay_PublishesNoVoidOfACallThatIsGone(t *testing.T) {
 	}))
 	r.done(b)
 	r.settled()
-	if voids := r.messages(broker.ZoneOut, wire.KindVoid); len(voids) != 1 {
+	if voids := r.messages(streams.Out, wire.KindVoid); len(voids) != 1 {
 		t.Fatalf("the voids are %v; want one", voids)
 	}
 	r.emptied()
 	r.later(2 * time.Hour)
 	r.delivers()
-	if voids := r.messages(broker.ZoneOut, wire.KindVoid); len(voids) != 0 {
+	if voids := r.messages(streams.Out, wire.KindVoid); len(voids) != 0 {
 		t.Errorf("voids of a call that is gone: %v", voids)
 	}
 }
@@ -106,7 +106,7 @@ func TestRelay_PublishesNoVoidOfAnEarlierGeneration(t *testing.T) {
 	r.await("the call is made again", func() bool { h := r.head(b); return h.Status == core.StatusWaiting && h.Retry != nil })
 	r.settled()
 	r.delivers()
-	if voids := r.messages(broker.ZoneOut, wire.KindVoid); len(voids) != 0 {
+	if voids := r.messages(streams.Out, wire.KindVoid); len(voids) != 0 {
 		t.Errorf("voids of a call that is gone: %v", voids)
 	}
 	h := r.head(b)
@@ -140,11 +140,11 @@ func TestRelay_PublishesTheVoidOfACallThatIsLost(t *testing.T) {
 			r.cancel(b)
 			r.done(b)
 			r.settled()
-			voids := r.messages(broker.ZoneOut, wire.KindVoid)
+			voids := r.messages(streams.Out, wire.KindVoid)
 			r.loses()
 			r.later(sdk.DefaultCallsKept + time.Minute)
 			repair(r)
-			if diff := cmp.Diff(voids, r.messages(broker.ZoneOut, wire.KindVoid)); diff != "" || len(voids) != 1 {
+			if diff := cmp.Diff(voids, r.messages(streams.Out, wire.KindVoid)); diff != "" || len(voids) != 1 {
 				t.Errorf("voids of the call that is lost, and of those that were removed (-want +got):\n%s", diff)
 			}
 		})

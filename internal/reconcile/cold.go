@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/internal/state"
@@ -35,7 +35,7 @@ func (p *pass) archives(ctx context.Context) error {
 	}
 	var there bool
 	err := p.Conn.Permitted(ctx, func(ctx context.Context) (err error) {
-		there, err = p.Conn.HasStream(ctx, broker.ZoneCold)
+		there, err = p.Conn.HasStream(ctx, streams.Cold)
 		return err
 	})
 	if err == nil && there {
@@ -49,7 +49,7 @@ func (p *pass) archives(ctx context.Context) error {
 		}
 		problem = err.Error()
 	}
-	return p.deal(ctx, Finding{Kind: HistoryHot, What: broker.StreamName(p.subjects, broker.ZoneCold), Problem: problem}, nil)
+	return p.deal(ctx, Finding{Kind: HistoryHot, What: streams.Name(p.subjects, streams.Cold), Problem: problem}, nil)
 }
 
 // cool notes a run that has ended for the store to archive: its journal, if that has been there for long enough. Of a run that was purged an

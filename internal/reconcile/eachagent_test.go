@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/reconcile"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -70,7 +70,7 @@ func (r *rig) refills(o reconcile.Options, until string) string {
 // there is how many of some subjects have a call.
 func (r *rig) there(subjects []string) (n int) {
 	r.t.Helper()
-	stored := r.messages(broker.ZoneOut, wire.KindOut)
+	stored := r.messages(streams.Out, wire.KindOut)
 	for _, subject := range subjects {
 		n += stored[subject]
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/reconcile"
 	"agentd/internal/state/redisstore"
 	"agentd/internal/state/redistest"
@@ -122,13 +122,13 @@ func TestRun_FailoverToAReplicaThatLags(t *testing.T) {
 	r.settled()
 	r.nothing()
 	for _, once := range []struct {
-		zone broker.Zone
+		zone streams.Zone
 		kind wire.Kind
 		want int
 	}{
-		{broker.ZoneOut, wire.KindOut, 5},
-		{broker.ZoneDone, wire.KindDone, 4},
-		{broker.ZoneDLQ, wire.KindDLQ, 2}, // the call and the end that were to be published again, which are in conflict with the first ones
+		{streams.Out, wire.KindOut, 5},
+		{streams.Done, wire.KindDone, 4},
+		{streams.DLQ, wire.KindDLQ, 2}, // the call and the end that were to be published again, which are in conflict with the first ones
 	} {
 		stored := r.messages(once.zone, once.kind)
 		for subject, n := range stored {

@@ -7,7 +7,7 @@ import (
 
 	"agentd/sdk/wire"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 )
 
 // wholeList is up to how many subjects of a stream are listed all at once, not one partition after the other.
@@ -37,16 +37,16 @@ func newListing(p *pass) *listing {
 
 // places say where the partition is among the tokens after the kind, and whether more follow after the run.
 var places = map[wire.Kind]struct {
-	zone broker.Zone
+	zone streams.Zone
 	at   int
 	more bool
 }{
-	wire.KindOut:   {broker.ZoneOut, 3, true},
-	wire.KindVoid:  {broker.ZoneOut, 3, true},
-	wire.KindIn:    {broker.ZoneIn, 3, true},
-	wire.KindDone:  {broker.ZoneDone, 1, true},
-	wire.KindTimer: {broker.ZoneTimer, 1, false},
-	wire.KindFire:  {broker.ZoneTimer, 1, false},
+	wire.KindOut:   {streams.Out, 3, true},
+	wire.KindVoid:  {streams.Out, 3, true},
+	wire.KindIn:    {streams.In, 3, true},
+	wire.KindDone:  {streams.Done, 1, true},
+	wire.KindTimer: {streams.Timer, 1, false},
+	wire.KindFire:  {streams.Timer, 1, false},
 }
 
 // of returns the subjects of one kind that runs of a partition have, by the run's token.

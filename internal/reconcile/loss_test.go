@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/reconcile"
 	"agentd/internal/worker"
@@ -79,7 +79,7 @@ func checkEnds(r *rig, ends map[begun]sdk.Code) {
 			r.t.Errorf("%s ended with %q, want %q", b.subject, code, want)
 		}
 	}
-	terminals := r.messages(broker.ZoneDone, wire.KindDone)
+	terminals := r.messages(streams.Done, wire.KindDone)
 	if len(terminals) != len(ends) {
 		r.t.Errorf("%d terminal events for %d runs: %v", len(terminals), len(ends), terminals)
 	}
@@ -113,7 +113,7 @@ func TestRun_RestartsLostRuns(t *testing.T) {
 	}
 	r.settled()
 	r.nothing()
-	if n := len(r.messages(broker.ZoneOut, wire.KindVoid)); n != 0 {
+	if n := len(r.messages(streams.Out, wire.KindVoid)); n != 0 {
 		t.Errorf("%d calls were voided that the run makes again", n)
 	}
 }
@@ -129,7 +129,7 @@ func TestRun_OrphansAreVoidedAsByTheirRun(t *testing.T) {
 	r.redis.Wipe()
 	r.storeLost()
 	r.pass()
-	d, err := r.conn.LastDelivery(r.context(), broker.ZoneOut, r.conn.Subjects().Void(call))
+	d, err := r.conn.LastDelivery(r.context(), streams.Out, r.conn.Subjects().Void(call))
 	r.check("look for the void", err)
 	if d == nil {
 		t.Fatal("the call was not voided")

@@ -10,6 +10,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/outbox"
 	"agentd/internal/runner"
@@ -17,7 +18,7 @@ import (
 )
 
 // lostRuns examines the init events of clients.
-func (p *pass) lostRuns(ctx context.Context) error { return p.scan(ctx, broker.ZoneStart, p.inits) }
+func (p *pass) lostRuns(ctx context.Context) error { return p.scan(ctx, streams.Start, p.inits) }
 
 // inits are where clients start runs of an agent.
 func (p *pass) inits(token string, _ sdk.AgentSpec) []string {
@@ -27,7 +28,7 @@ func (p *pass) inits(token string, _ sdk.AgentSpec) []string {
 
 // lostDelegations examines calls of agents by agents.
 func (p *pass) lostDelegations(ctx context.Context) error {
-	for _, z := range p.layout.Zones(broker.ZoneOut) {
+	for _, z := range p.layout.Zones(streams.Out) {
 		if err := p.scan(ctx, z, p.delegations); err != nil {
 			return err
 		}
@@ -52,7 +53,7 @@ type starting struct {
 const headsAtOnce = 16
 
 // scan examines the messages of a zone that start runs of each agent, up to the first that is too young.
-func (p *pass) scan(ctx context.Context, z broker.Zone, filters func(token string, a sdk.AgentSpec) []string) error {
+func (p *pass) scan(ctx context.Context, z streams.Zone, filters func(token string, a sdk.AgentSpec) []string) error {
 	for token, a := range p.agents {
 		// What workers have handled is asked before whether there is a run: one that begins meanwhile is not lost.
 		if _, err := p.consumed(ctx, z, token); err != nil {
@@ -111,7 +112,7 @@ func atOnce(n int, look func(i int)) {
 }
 
 // started examines some messages that start runs.
-func (p *pass) started(ctx context.Context, z broker.Zone, agent string, some []starting) error {
+func (p *pass) started(ctx context.Context, z streams.Zone, agent string, some []starting) error {
 	atOnce(len(some), func(i int) { some[i].last, some[i].head = p.Store.Head(ctx, some[i].m.Address.Run) })
 	for i := range some {
 		if err := p.init(ctx, z, agent, &some[i]); err != nil {
@@ -122,7 +123,7 @@ func (p *pass) started(ctx context.Context, z broker.Zone, agent string, some []
 }
 
 // init examines one message that starts a run.
-func (p *pass) init(ctx context.Context, z broker.Zone, agent string, s *starting) error {
+func (p *pass) init(ctx context.Context, z streams.Zone, agent string, s *starting) error {
 	d, m, err := s.d, s.m, s.head
 	if errors.Is(err, runner.ErrNotFound) { // or it has begun meanwhile: another of these messages may have been the same run's
 		s.last, err = p.Store.Head(ctx, m.Address.Run)
@@ -152,10 +153,10 @@ func (p *pass) init(ctx context.Context, z broker.Zone, agent string, s *startin
 // ended reports whether the terminal event of a message that starts a run is there, or can no longer be.
 func (p *pass) ended(ctx context.Context, m runner.Message) (bool, error) {
 	init := core.NewInit(m.Address, m.Event)
-	zone, subject := broker.ZoneDone, outbox.TerminalSubject(p.subjects, m.Address.Agent, m.Address.Run, &init)
+	zone, subject := streams.Done, outbox.TerminalSubject(p.subjects, m.Address.Agent, m.Address.Run, &init)
 	if m.Address.Kind == wire.KindOut {
-		zone = broker.ZoneIn
-		voided, err := p.Conn.LastDelivery(ctx, broker.ZoneOut, p.subjects.Void(m.Address.Call))
+		zone = streams.In
+		voided, err := p.Conn.LastDelivery(ctx, streams.Out, p.subjects.Void(m.Address.Call))
 		if err != nil || voided != nil {
 			return voided != nil, err // nobody waits for an answer
 		}

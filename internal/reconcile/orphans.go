@@ -9,7 +9,7 @@ import (
 
 	"agentd/sdk/wire"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/outbox"
 	"agentd/internal/runner"
@@ -74,7 +74,7 @@ func (p *pass) orphan(ctx context.Context, x *listing, call wire.Address, subjec
 	if err != nil || slices.ContainsFunc(answers, answered) {
 		return err
 	}
-	d, err := p.Conn.LastDelivery(ctx, broker.ZoneOut, subject)
+	d, err := p.Conn.LastDelivery(ctx, streams.Out, subject)
 	if err != nil || d == nil || p.young(d.Received()) {
 		return err
 	}

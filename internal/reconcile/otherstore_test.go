@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/reconcile"
 	"agentd/internal/worker"
 	"agentd/sdk"
@@ -42,7 +42,7 @@ func TestPasses_DoNothingByAnotherStore(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, report, err)
 		}
 	}
-	if calls := r.messages(broker.ZoneOut, wire.KindOut); len(calls) != 1 || calls[call] != 0 {
+	if calls := r.messages(streams.Out, wire.KindOut); len(calls) != 1 || calls[call] != 0 {
 		t.Errorf("there are the calls %v, want that of the run that is done alone", calls)
 	}
 }

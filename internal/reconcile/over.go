@@ -12,6 +12,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/runner"
 )
@@ -51,8 +52,8 @@ type forgetting = func(ctx context.Context, filter string, through uint64) error
 
 // over removes the calls of runs that have ended.
 func (p *pass) over(ctx context.Context) error {
-	forget := map[broker.Zone]forgetting{}
-	for _, z := range p.layout.Zones(broker.ZoneOut) {
+	forget := map[streams.Zone]forgetting{}
+	for _, z := range p.layout.Zones(streams.Out) {
 		var err error
 		if forget[z], err = p.Conn.Forgetting(ctx, z); err != nil {
 			return err
@@ -84,7 +85,7 @@ func (p *pass) over(ctx context.Context) error {
 }
 
 // clear removes the calls of a run, if it has ended.
-func (p *pass) clear(ctx context.Context, run wire.RunKey, calls, voids []string, forget map[broker.Zone]forgetting) error {
+func (p *pass) clear(ctx context.Context, run wire.RunKey, calls, voids []string, forget map[streams.Zone]forgetting) error {
 	last, err := p.Store.Head(ctx, run)
 	if errors.Is(err, runner.ErrNotFound) || errors.Is(err, runner.ErrCorrupt) {
 		return nil // passes over runs say so
@@ -99,7 +100,7 @@ func (p *pass) clear(ctx context.Context, run wire.RunKey, calls, voids []string
 	if refilled, err := p.refilled(ctx, &e); err != nil || !refilled {
 		return err
 	}
-	z := p.layout.OfRun(broker.ZoneOut, run)
+	z := p.layout.OfRun(streams.Out, run)
 	if needed, err := p.needed(ctx, &e, z, calls, voids); err != nil || needed {
 		return err
 	}
@@ -150,14 +151,14 @@ func (p *pass) notePurged(ctx context.Context) error {
 
 // needed reports whether somebody is not through with what has to do with the end of a run: the message that it ended with, an agent that it
 // called, or whoever was told that a call is given up. Of all else its absence says as much. The run's calls are on the stream of z.
-func (p *pass) needed(ctx context.Context, e *core.Entry, z broker.Zone, calls, voids []string) (bool, error) {
+func (p *pass) needed(ctx context.Context, e *core.Entry, z streams.Zone, calls, voids []string) (bool, error) {
 	// A stream that was made anew does not have the message.
 	if zone, ok := p.zoneOf(e.Cause.Stream); ok && e.Cause.Sequence <= p.states[zone].Last {
 		readers, err := p.readersOf(ctx, zone)
 		if err != nil {
 			return false, err
 		}
-		ref := broker.AgentConsumers(e.Head.Agent)[0] // they have one name on all streams
+		ref := streams.AgentConsumers(e.Head.Agent)[0] // they have one name on all streams
 		for i := range readers {
 			if readers[i].Name == ref.Name && !p.through(&readers[i], e.Cause.Sequence, e.At) {
 				return true, nil
@@ -180,7 +181,7 @@ func (p *pass) needed(ctx context.Context, e *core.Entry, z broker.Zone, calls, 
 			}
 			if sequences[subject] == 0 {
 				// One that is gone meanwhile has sequence 0, which all are through with.
-				if last, err := p.Conn.LastDelivery(ctx, broker.ZoneOut, subject); err != nil {
+				if last, err := p.Conn.LastDelivery(ctx, streams.Out, subject); err != nil {
 					return false, err
 				} else if last != nil {
 					sequences[subject] = last.Sequence()
@@ -201,7 +202,7 @@ func (p *pass) through(r *broker.Reader, sequence uint64, before int64) bool {
 }
 
 // readersOf are the consumers of a zone, as they were when they were first asked for: they are further by now.
-func (p *pass) readersOf(ctx context.Context, z broker.Zone) ([]broker.Reader, error) {
+func (p *pass) readersOf(ctx context.Context, z streams.Zone) ([]broker.Reader, error) {
 	if readers, ok := p.readers[z]; ok {
 		return readers, nil
 	}
@@ -214,7 +215,7 @@ func (p *pass) readersOf(ctx context.Context, z broker.Zone) ([]broker.Reader, e
 
 // fired removes the timers that have fired and that workers have dealt with: a run never needs one again.
 func (p *pass) fired(ctx context.Context) error {
-	for _, z := range p.layout.Zones(broker.ZoneTimer) {
+	for _, z := range p.layout.Zones(streams.Timer) {
 		if err := p.firedIn(ctx, z); err != nil {
 			return err
 		}
@@ -222,7 +223,7 @@ func (p *pass) fired(ctx context.Context) error {
 	return nil
 }
 
-func (p *pass) firedIn(ctx context.Context, z broker.Zone) error {
+func (p *pass) firedIn(ctx context.Context, z streams.Zone) error {
 	readers, err := p.readersOf(ctx, z)
 	if err != nil {
 		return err

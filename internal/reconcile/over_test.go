@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/reconcile"
 	"agentd/internal/runner"
@@ -52,8 +52,8 @@ type left struct{ Calls, Voids, Fired int }
 func (r *rig) left() left {
 	r.t.Helper()
 	return left{
-		len(r.messages(broker.ZoneOut, wire.KindOut)), len(r.messages(broker.ZoneOut, wire.KindVoid)),
-		len(r.messages(broker.ZoneTimer, wire.KindFire)),
+		len(r.messages(streams.Out, wire.KindOut)), len(r.messages(streams.Out, wire.KindVoid)),
+		len(r.messages(streams.Timer, wire.KindFire)),
 	}
 }
 
@@ -122,7 +122,7 @@ func TestClear_CallsOfRunsThatHaveEnded(t *testing.T) {
 			checkEnds(r, ends)
 			after := r.streams()
 			for z := range before {
-				if strings.HasPrefix(string(z), string(broker.ZoneTimer)) { // the run that waits arms its timer again
+				if strings.HasPrefix(string(z), string(streams.Timer)) { // the run that waits arms its timer again
 					after[z] = before[z]
 				}
 			}
@@ -144,8 +144,8 @@ func TestClear_CallsOfRunsThatHaveEnded(t *testing.T) {
 // armed are the timers of runs.
 func (r *rig) armed() map[string]int {
 	r.t.Helper()
-	timers := r.messages(broker.ZoneTimer, wire.KindTimer)
-	maps.DeleteFunc(timers, func(subject string, _ int) bool { return strings.Contains(subject, "."+broker.LeaseToken+".") })
+	timers := r.messages(streams.Timer, wire.KindTimer)
+	maps.DeleteFunc(timers, func(subject string, _ int) bool { return strings.Contains(subject, "."+streams.LeaseToken+".") })
 	return timers
 }
 
@@ -164,7 +164,7 @@ func TestClear_FiredTimers(t *testing.T) {
 	r.wantLeft("before", left{Calls: 1, Fired: 2})
 	r.clear(0)
 	r.wantLeft("after", left{Calls: 1, Fired: 1})
-	if armed := r.messages(broker.ZoneTimer, wire.KindTimer); armed[r.conn.Subjects().Timer(agent, waiting.key)] != 1 {
+	if armed := r.messages(streams.Timer, wire.KindTimer); armed[r.conn.Subjects().Timer(agent, waiting.key)] != 1 {
 		t.Errorf("armed timers: %v", armed)
 	}
 	r.work()
@@ -200,7 +200,7 @@ func TestClear_WhatSomebodyHasNotReadStays(t *testing.T) {
 	r.wantLeft("when the service has read the void", left{})
 
 	r.later(time.Hour)
-	clerk := broker.AgentConsumers("clerk")[3]
+	clerk := streams.AgentConsumers("clerk")[3]
 	delegating := r.begin("clerk:say")
 	r.waiting(delegating, 1)
 	r.settled()
@@ -214,7 +214,7 @@ func TestClear_WhatSomebodyHasNotReadStays(t *testing.T) {
 	r.work()
 	r.settled()
 	r.stop()
-	r.rewind(broker.AgentConsumers("desk")[1]) // as if nobody had come to the answer that ended the run
+	r.rewind(streams.AgentConsumers("desk")[1]) // as if nobody had come to the answer that ended the run
 	if n := r.clear(time.Hour); n != 0 {
 		t.Errorf("%d runs lost their calls, whose end is not settled", n)
 	}
@@ -227,10 +227,10 @@ func TestClear_WhatSomebodyHasNotReadStays(t *testing.T) {
 }
 
 // calculator is the consumer of a service that nobody serves.
-var calculator = broker.ServiceConsumer("", "calc.add")
+var calculator = streams.ServiceConsumer("", "calc.add")
 
 // reads acknowledges all that there is for a consumer, on all streams of its zone, and returns how much that is.
-func (r *rig) reads(ref broker.ConsumerRef) (n int) {
+func (r *rig) reads(ref streams.ConsumerRef) (n int) {
 	r.t.Helper()
 	for _, part := range r.divided(ref) {
 		n += r.readsOne(part)
@@ -238,9 +238,9 @@ func (r *rig) reads(ref broker.ConsumerRef) (n int) {
 	return n
 }
 
-func (r *rig) readsOne(ref broker.ConsumerRef) (n int) {
+func (r *rig) readsOne(ref streams.ConsumerRef) (n int) {
 	r.t.Helper()
-	consumer, err := r.conn.JetStream().Consumer(r.context(), broker.StreamName(r.conn.Subjects(), ref.Zone), ref.Name)
+	consumer, err := r.conn.JetStream().Consumer(r.context(), streams.Name(r.conn.Subjects(), ref.Zone), ref.Name)
 	r.check("look at consumer", err)
 	info, err := consumer.Info(r.context())
 	r.check("look at consumer", err)
@@ -266,7 +266,7 @@ func TestClear_LeavesConsumersAsTheyAre(t *testing.T) {
 	r.waiting(first, 1)
 	r.waiting(second, 1)
 	r.settled()
-	consumer, err := r.conn.JetStream().Consumer(r.context(), broker.StreamName(r.conn.Subjects(), ref.Zone), ref.Name)
+	consumer, err := r.conn.JetStream().Consumer(r.context(), streams.Name(r.conn.Subjects(), ref.Zone), ref.Name)
 	r.check("look at consumer", err)
 	batch, err := consumer.FetchNoWait(2)
 	r.check("fetch", err)
@@ -339,7 +339,7 @@ func TestClear_LeavesWhatIsPublishedMeanwhile(t *testing.T) {
 	r.refilled()
 	report, err := reconcile.Clear(r.context(), o)
 	r.check("clear", err)
-	if calls := r.messages(broker.ZoneOut, wire.KindOut); report.Cleared != 1 || len(calls) != 1 || calls[attempt] != 1 {
+	if calls := r.messages(streams.Out, wire.KindOut); report.Cleared != 1 || len(calls) != 1 || calls[attempt] != 1 {
 		t.Errorf("%d runs lost their calls, and there are %v; want %s", report.Cleared, calls, attempt)
 	}
 }
@@ -377,7 +377,7 @@ func TestClear_NotBeforeStreamsAreRefilled(t *testing.T) {
 	r.cancel(b)
 	r.done(b)
 	r.settled()
-	voids := r.messages(broker.ZoneOut, wire.KindVoid)
+	voids := r.messages(streams.Out, wire.KindVoid)
 	for subject := range voids {
 		r.delete(subject)
 	}
@@ -387,7 +387,7 @@ func TestClear_NotBeforeStreamsAreRefilled(t *testing.T) {
 	}
 	_, err := reconcile.Refill(r.context(), r.options(), r.now().Add(-time.Hour))
 	r.check("refill", err)
-	if diff := cmp.Diff(voids, r.messages(broker.ZoneOut, wire.KindVoid)); diff != "" {
+	if diff := cmp.Diff(voids, r.messages(streams.Out, wire.KindVoid)); diff != "" {
 		t.Errorf("voids (-want +got):\n%s", diff)
 	}
 	r.reads(calculator)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/reconcile"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -21,13 +21,13 @@ func TestPartitions_AreAllPassedOver(t *testing.T) {
 			const partitions = 4
 			r := start(t, option, func(r *rig) { r.partitions = partitions })
 			var runs []begun
-			on := map[broker.Zone]bool{}
+			on := map[streams.Zone]bool{}
 			layout, err := r.conn.Layout(r.context())
 			r.check("look how streams are divided", err)
 			for len(on) < partitions || len(runs) < 2*partitions {
 				b := r.begin("add")
 				runs = append(runs, b)
-				on[layout.OfRun(broker.ZoneTimer, b.key)] = true
+				on[layout.OfRun(streams.Timer, b.key)] = true
 			}
 			for _, b := range runs {
 				r.waiting(b, 1)
@@ -42,7 +42,7 @@ func TestPartitions_AreAllPassedOver(t *testing.T) {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 			r.nothing()
-			if fired := r.messages(broker.ZoneTimer, wire.KindFire); len(fired) != len(runs) {
+			if fired := r.messages(streams.Timer, wire.KindFire); len(fired) != len(runs) {
 				t.Errorf("%d timers have fired of %d", len(fired), len(runs))
 			}
 			for _, b := range runs {
@@ -57,7 +57,7 @@ func TestPartitions_AreAllPassedOver(t *testing.T) {
 			if n := r.clear(sdk.DefaultCallsKept + time.Second); n != len(runs) {
 				t.Errorf("%d runs lost their calls of %d", n, len(runs))
 			}
-			if fired := r.messages(broker.ZoneTimer, wire.KindFire); len(fired) != 0 {
+			if fired := r.messages(streams.Timer, wire.KindFire); len(fired) != 0 {
 				t.Errorf("timers that have fired stay: %v", fired)
 			}
 			r.nothing()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/sdk/wire"
 	"agentd/test/killed"
 	"agentd/test/setback"
@@ -31,9 +32,9 @@ func byChance(t *testing.T) *rand.Rand {
 }
 
 // taken are the files of the streams.
-func (r *rig) taken(server *killed.Server) map[broker.Zone]setback.Files {
+func (r *rig) taken(server *killed.Server) map[streams.Zone]setback.Files {
 	r.t.Helper()
-	all := map[broker.Zone]setback.Files{}
+	all := map[streams.Zone]setback.Files{}
 	for _, z := range r.setBack() {
 		files, err := setback.Take(server.Dir, z)
 		r.check("copy the files", err)
@@ -43,7 +44,7 @@ func (r *rig) taken(server *killed.Server) map[broker.Zone]setback.Files {
 }
 
 // put has the streams have files. The server must not run.
-func (r *rig) put(server *killed.Server, all map[broker.Zone]setback.Files) {
+func (r *rig) put(server *killed.Server, all map[streams.Zone]setback.Files) {
 	r.t.Helper()
 	for z, files := range all {
 		r.check("put files in their place", setback.Put(server.Dir, z, files))
@@ -163,7 +164,7 @@ func TestAfterRestarts_WithoutPower(t *testing.T) {
 					}
 				}
 			}
-			for subject, n := range r.messages(broker.ZoneDone, wire.KindDone) {
+			for subject, n := range r.messages(streams.Done, wire.KindDone) {
 				if n != 1 {
 					t.Errorf("%d terminal events are on %s", n, subject)
 				}

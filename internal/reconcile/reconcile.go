@@ -16,6 +16,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/index"
 	"agentd/internal/runner"
 	"agentd/internal/state"
@@ -141,7 +142,7 @@ type pass struct {
 	Options
 	report   Report
 	subjects wire.Subjects
-	layout   broker.Layout
+	layout   streams.Layout
 	// now is when the pass began, limit what must be older to be examined.
 	now, limit time.Time
 	// refillFrom is from when on Refill looks at the entries of each agent, by its token, in Unix milliseconds; nil is that another pass is made.
@@ -154,11 +155,11 @@ type pass struct {
 	noted      bool
 	// agents are the specs by token; consumers are looked up once a pass.
 	agents    map[string]sdk.AgentSpec
-	consumers map[broker.ConsumerRef]consumed
+	consumers map[streams.ConsumerRef]consumed
 	// unsettled are runs without a journal whose init event is not dealt with: their calls are left alone.
 	unsettled map[wire.RunKey]bool
-	states    map[broker.Zone]broker.ZoneState
-	readers   map[broker.Zone][]broker.Reader
+	states    map[streams.Zone]broker.ZoneState
+	readers   map[streams.Zone][]broker.Reader
 	// hot is Hot where archives can be written, else 0.
 	hot    time.Duration
 	cooled archiving
@@ -200,8 +201,8 @@ func (p *pass) all(ctx context.Context) error {
 func newPass(o Options) *pass {
 	p := &pass{
 		Options: o, subjects: o.Conn.Subjects(), agents: map[string]sdk.AgentSpec{},
-		consumers: map[broker.ConsumerRef]consumed{}, unsettled: map[wire.RunKey]bool{}, states: map[broker.Zone]broker.ZoneState{},
-		readers: map[broker.Zone][]broker.Reader{}, left: map[string]int64{}, refilledTo: map[string]broker.Refilled{},
+		consumers: map[streams.ConsumerRef]consumed{}, unsettled: map[wire.RunKey]bool{}, states: map[streams.Zone]broker.ZoneState{},
+		readers: map[streams.Zone][]broker.Reader{}, left: map[string]int64{}, refilledTo: map[string]broker.Refilled{},
 	}
 	p.report.Found = map[Kind]int{}
 	if p.Now == nil {
@@ -226,8 +227,8 @@ func (p *pass) survey(ctx context.Context) (err error) {
 	if p.layout, err = p.Conn.Layout(ctx); err != nil {
 		return err
 	}
-	for _, whole := range []broker.Zone{
-		broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDone, broker.ZoneTimer, broker.ZoneDLQ,
+	for _, whole := range []streams.Zone{
+		streams.Start, streams.In, streams.Out, streams.Done, streams.Timer, streams.DLQ,
 	} {
 		for _, z := range p.layout.Zones(whole) {
 			if p.states[z], err = p.Conn.ZoneState(ctx, z); err != nil {
@@ -263,13 +264,13 @@ func (p *pass) deal(ctx context.Context, f Finding, do func(context.Context) err
 func (p *pass) young(at int64) bool { return at > p.limit.UnixMilli() }
 
 // kept reports whether a stream still keeps what was stored at a time in Unix milliseconds, with a margin.
-func (p *pass) kept(z broker.Zone, at int64) bool {
+func (p *pass) kept(z streams.Zone, at int64) bool {
 	age := p.age(z)
 	return age == 0 || p.now.Add(-age).Add(p.OlderThan).UnixMilli() < at
 }
 
 // age is how long the streams of a zone keep messages: as long as the one that does so for the shortest time.
-func (p *pass) age(z broker.Zone) time.Duration {
+func (p *pass) age(z streams.Zone) time.Duration {
 	var shortest time.Duration
 	for _, part := range p.layout.Zones(z) {
 		if age := p.states[part].MaxAge; age != 0 && (shortest == 0 || age < shortest) {
@@ -284,7 +285,7 @@ func (p *pass) age(z broker.Zone) time.Duration {
 const settledAfter = 24 * time.Hour
 
 // handled reports whether workers are done with a message of an agent's consumer, or will never be.
-func (p *pass) handled(ctx context.Context, z broker.Zone, agent string, sequence uint64, received int64) (bool, error) {
+func (p *pass) handled(ctx context.Context, z streams.Zone, agent string, sequence uint64, received int64) (bool, error) {
 	c, err := p.consumed(ctx, z, agent)
 	if err != nil || !c.known {
 		return false, err
@@ -302,8 +303,8 @@ func (p *pass) handledDelivery(ctx context.Context, agent string, d broker.Deliv
 	return p.handled(ctx, z, agent, d.Sequence(), d.Received())
 }
 
-func (p *pass) consumed(ctx context.Context, z broker.Zone, agent string) (consumed, error) {
-	for _, ref := range p.layout.Consumers(broker.AgentConsumers(agent)...) {
+func (p *pass) consumed(ctx context.Context, z streams.Zone, agent string) (consumed, error) {
+	for _, ref := range p.layout.Consumers(streams.AgentConsumers(agent)...) {
 		if ref.Zone != z {
 			continue
 		}
@@ -323,6 +324,6 @@ func (p *pass) consumed(ctx context.Context, z broker.Zone, agent string) (consu
 // deadLettered reports whether a message is among the dead letters: it was dealt with.
 func (p *pass) deadLettered(ctx context.Context, d broker.Delivery) (bool, error) {
 	subject := p.subjects.DeadLetter("*", d.Stream(), d.Sequence())
-	letters, err := p.Conn.SubjectsUnder(ctx, broker.ZoneDLQ, subject)
+	letters, err := p.Conn.SubjectsUnder(ctx, streams.DLQ, subject)
 	return len(letters) > 0, err
 }

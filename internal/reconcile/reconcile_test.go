@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/reconcile"
 	"agentd/sdk"
@@ -84,7 +84,7 @@ func TestRun_LostTimerIsArmedAgain(t *testing.T) {
 	if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.TimerLost: 1}, kinds(all)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
-	armed, err := r.conn.LastDelivery(r.context(), broker.ZoneTimer, r.conn.Subjects().Timer(b.agent, b.key))
+	armed, err := r.conn.LastDelivery(r.context(), streams.Timer, r.conn.Subjects().Timer(b.agent, b.key))
 	if want := fmt.Sprintf(`{"due":%d}`, r.head(b).Timer); err != nil || armed == nil || string(armed.Data()) != want {
 		t.Errorf("armed: %v, %v, want %s", armed, err, want)
 	}
@@ -102,7 +102,7 @@ func TestRun_TimerThatFiredUnseenFiresAgain(t *testing.T) {
 	r.stop()
 	fire := r.conn.Subjects().Fire(b.agent, b.key)
 	r.await("the timer fires", func() bool {
-		d, err := r.conn.LastDelivery(r.context(), broker.ZoneTimer, fire)
+		d, err := r.conn.LastDelivery(r.context(), streams.Timer, fire)
 		return err == nil && d != nil
 	})
 	r.nothing() // it waits for a worker
@@ -130,7 +130,7 @@ func TestRun_StalledRunIsWoken(t *testing.T) {
 	b := r.begin("say")
 	<-asked
 	r.stop()
-	ref := broker.AgentConsumers(b.agent)[0]
+	ref := streams.AgentConsumers(b.agent)[0]
 	r.nothing() // the message will be delivered again
 	r.forget(ref)
 	r.model = sdktest.ModelFunc(plan)
@@ -171,7 +171,7 @@ func TestRun_IsWokenWhenItsMessageIsGone(t *testing.T) {
 	r.stop()
 	layout, err := r.conn.Layout(r.context())
 	r.check("look how streams are divided", err)
-	stream := broker.StreamName(r.conn.Subjects(), layout.OfRun(broker.ZoneOut, b.key))
+	stream := streams.Name(r.conn.Subjects(), layout.OfRun(streams.Out, b.key))
 	r.check("delete the stream", r.conn.JetStream().DeleteStream(r.context(), stream)) // the one in its place has not come to that sequence
 	r.provision()
 	r.model = sdktest.ModelFunc(plan)
@@ -239,14 +239,14 @@ func TestRun_LostCallIsSentAgain(t *testing.T) {
 	r.waiting(b, 1)
 	r.settled()
 	subject := r.conn.Subjects().Call(r.call(b))
-	before, err := r.conn.LastDelivery(r.context(), broker.ZoneOut, subject)
+	before, err := r.conn.LastDelivery(r.context(), streams.Out, subject)
 	r.check("read call", err)
 	r.delete(subject)
 	_, all := r.pass()
 	if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.CallLost: 1}, kinds(all)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
-	after, err := r.conn.LastDelivery(r.context(), broker.ZoneOut, subject)
+	after, err := r.conn.LastDelivery(r.context(), streams.Out, subject)
 	r.check("read call", err)
 	if after == nil || string(after.Data()) != string(before.Data()) {
 		t.Errorf("the call is %v, want the same as before", after)
@@ -262,14 +262,14 @@ func TestRun_LostTerminalIsPublishedAgain(t *testing.T) {
 	r.done(delegating)
 	r.settled()
 	subject := r.conn.Subjects().Done(plain.agent, plain.key, plain.init)
-	before, err := r.conn.LastDelivery(r.context(), broker.ZoneDone, subject)
+	before, err := r.conn.LastDelivery(r.context(), streams.Done, subject)
 	r.check("read terminal event", err)
 	r.delete(subject)
 	_, all := r.pass()
 	if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.TerminalLost: 1}, kinds(all)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
-	after, err := r.conn.LastDelivery(r.context(), broker.ZoneDone, subject)
+	after, err := r.conn.LastDelivery(r.context(), streams.Done, subject)
 	r.check("read terminal event", err)
 	if after == nil || string(after.Data()) != string(before.Data()) {
 		t.Errorf("the terminal event is %v, want the same as before", after)
@@ -306,7 +306,7 @@ func TestAfterLoss_TimersOfAStreamThatWasMadeAnewAreArmed(t *testing.T) {
 	r.interval = time.Hour
 	r.work()
 	timer := r.conn.Subjects().Timer("desk", waiting.key)
-	if n := r.messages(broker.ZoneTimer, wire.KindTimer)[timer]; n != 1 {
+	if n := r.messages(streams.Timer, wire.KindTimer)[timer]; n != 1 {
 		t.Fatalf("%d timers are armed, want 1", n)
 	}
 	var deleted time.Time
@@ -317,7 +317,7 @@ func TestAfterLoss_TimersOfAStreamThatWasMadeAnewAreArmed(t *testing.T) {
 			r.check("delete the stream", r.conn.JetStream().DeleteStream(r.context(), stream))
 			r.provision()
 		}
-		return r.messages(broker.ZoneTimer, wire.KindTimer)[timer] == 1
+		return r.messages(streams.Timer, wire.KindTimer)[timer] == 1
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/sdk/wire"
@@ -151,7 +152,7 @@ func (p *pass) refill(ctx context.Context, heads []core.Head) error {
 // refillRefusals handles the init events again whose terminal event is not there, and that began no run: no journal knows of them.
 func (p *pass) refillRefusals(ctx context.Context) error {
 	for token := range p.agents {
-		from, err := p.Conn.SequenceAt(ctx, broker.ZoneStart, time.UnixMilli(p.refillFrom[token]))
+		from, err := p.Conn.SequenceAt(ctx, streams.Start, time.UnixMilli(p.refillFrom[token]))
 		if err != nil {
 			return err
 		}
@@ -170,11 +171,11 @@ func (p *pass) refillRefusals(ctx context.Context) error {
 // and whose terminal event is not there.
 func (p *pass) unended(ctx context.Context, filter string, from uint64, each func(broker.Delivery, runner.Message) error) error {
 	for {
-		d, err := p.Conn.NextDelivery(ctx, broker.ZoneStart, filter, from)
+		d, err := p.Conn.NextDelivery(ctx, streams.Start, filter, from)
 		if err != nil {
 			return err
 		}
-		if d == nil || d.Sequence() > p.states[broker.ZoneStart].Last {
+		if d == nil || d.Sequence() > p.states[streams.Start].Last {
 			return nil
 		}
 		from = d.Sequence() + 1
@@ -195,7 +196,7 @@ func (p *pass) unended(ctx context.Context, filter string, from uint64, each fun
 }
 
 func (p *pass) refillRefusal(ctx context.Context, agent string, d broker.Delivery, m runner.Message) error {
-	if handled, err := p.handled(ctx, broker.ZoneStart, agent, d.Sequence(), d.Received()); err != nil || !handled {
+	if handled, err := p.handled(ctx, streams.Start, agent, d.Sequence(), d.Received()); err != nil || !handled {
 		return err
 	}
 	last, err := p.Store.Head(ctx, m.Address.Run)

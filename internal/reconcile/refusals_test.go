@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/reconcile"
 	"agentd/internal/runner"
 	"agentd/internal/worker"
@@ -73,7 +73,7 @@ func TestRefill_RefusalsThatCannotBeMade(t *testing.T) {
 			if _, err := of.refill(r.context(), o, since); err == nil || err.Error() != of.want {
 				t.Errorf("refilled: %v, want %s", err, of.want)
 			}
-			if n := len(r.messages(broker.ZoneDone, wire.KindDone)); n != 0 {
+			if n := len(r.messages(streams.Done, wire.KindDone)); n != 0 {
 				t.Errorf("%d terminal events are there", n)
 			}
 		})

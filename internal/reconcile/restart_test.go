@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/reconcile"
 	"agentd/internal/runner"
@@ -80,7 +81,7 @@ func TestAfterRestarts_NoRunIsLost(t *testing.T) {
 			chance := byChance(t)
 			slowest := time.Duration(0)
 			for range *rounds {
-				var older map[broker.Zone]setback.Files
+				var older map[streams.Zone]setback.Files
 				if of.setBack {
 					server.Stop()
 					older = r.taken(server)
@@ -102,7 +103,7 @@ func TestAfterRestarts_NoRunIsLost(t *testing.T) {
 				}
 				slowest = max(slowest, time.Since(again))
 			}
-			for subject, n := range r.messages(broker.ZoneDone, wire.KindDone) {
+			for subject, n := range r.messages(streams.Done, wire.KindDone) {
 				if n != 1 {
 					t.Errorf("%d terminal events are on %s", n, subject)
 				}
@@ -130,7 +131,7 @@ func TestAfterRestarts_WorkerWasNotThere(t *testing.T) {
 	r.delete(call)
 	r.interval = time.Hour // its passes come much later
 	r.work()
-	r.await("the call is made again", func() bool { return r.messages(broker.ZoneOut, wire.KindOut)[call] == 1 })
+	r.await("the call is made again", func() bool { return r.messages(streams.Out, wire.KindOut)[call] == 1 })
 }
 
 // standing is a store whose readers stand still until they are told to stop.
@@ -257,10 +258,10 @@ func TestAfterRestarts_ConsumersAreAheadOfTheirStream(t *testing.T) {
 	server.Start()
 	r.await("it is connected again", r.conn.Connected)
 	for _, ref := range r.consumers("clerk") {
-		if ref.Zone == broker.ZoneStart || ref.Zone == broker.ZoneIn {
+		if ref.Zone == streams.Start || ref.Zone == streams.In {
 			continue
 		}
-		_, err := r.conn.JetStream().ResetConsumerToSequence(r.context(), broker.StreamName(r.conn.Subjects(), ref.Zone), ref.Name, 1000)
+		_, err := r.conn.JetStream().ResetConsumerToSequence(r.context(), streams.Name(r.conn.Subjects(), ref.Zone), ref.Name, 1000)
 		r.check("have the consumer ahead", err)
 	}
 	r.interval = time.Hour // its passes come much later
@@ -294,8 +295,8 @@ func TestAfterRestarts_NobodyServesTheAgent(t *testing.T) {
 	for _, b := range []begun{refused[0], finished} {
 		r.delete(r.conn.Subjects().Done(b.agent, b.key, b.init))
 	}
-	for _, c := range r.divided(broker.AgentConsumers("desk")...) {
-		r.check("forget that the agent was served", r.conn.JetStream().DeleteConsumer(r.context(), broker.StreamName(r.conn.Subjects(), c.Zone), c.Name))
+	for _, c := range r.divided(streams.AgentConsumers("desk")...) {
+		r.check("forget that the agent was served", r.conn.JetStream().DeleteConsumer(r.context(), streams.Name(r.conn.Subjects(), c.Zone), c.Name))
 	}
 	r.agents, r.interval = r.agents[1:], time.Hour // passes come much later
 	r.work()
@@ -307,12 +308,12 @@ func TestAfterRestarts_NobodyServesTheAgent(t *testing.T) {
 	if report.Inits != 3 || len(report.Found) > 0 {
 		t.Errorf("a second look reports %+v", report)
 	}
-	for subject, n := range r.messages(broker.ZoneDone, wire.KindDone) {
+	for subject, n := range r.messages(streams.Done, wire.KindDone) {
 		if n != 1 || strings.Contains(subject, ".desk.") {
 			t.Errorf("%d terminal events are on %s", n, subject)
 		}
 	}
-	if n := len(r.messages(broker.ZoneDLQ, wire.KindDLQ)); n > 0 {
+	if n := len(r.messages(streams.DLQ, wire.KindDLQ)); n > 0 {
 		t.Errorf("there are %d dead letters", n)
 	}
 }
@@ -336,9 +337,9 @@ func TestRefill(t *testing.T) {
 		t.Fatalf("the rival ended with %q", code)
 	}
 	r.settled()
-	want := []map[string]int{r.messages(broker.ZoneOut, wire.KindOut), r.messages(broker.ZoneOut, wire.KindVoid), r.messages(broker.ZoneDone, wire.KindDone)}
+	want := []map[string]int{r.messages(streams.Out, wire.KindOut), r.messages(streams.Out, wire.KindVoid), r.messages(streams.Done, wire.KindDone)}
 	due := r.head(waiting).Timer
-	for z, kinds := range map[broker.Zone][]wire.Kind{broker.ZoneOut: {wire.KindOut, wire.KindVoid}, broker.ZoneDone: {wire.KindDone}} {
+	for z, kinds := range map[streams.Zone][]wire.Kind{streams.Out: {wire.KindOut, wire.KindVoid}, streams.Done: {wire.KindDone}} {
 		for _, kind := range kinds {
 			for subject := range r.messages(z, kind) {
 				if kind != wire.KindOut || subject == r.conn.Subjects().Call(r.call(waiting)) { // a void is for a call that is there
@@ -352,11 +353,11 @@ func TestRefill(t *testing.T) {
 		_, err := reconcile.Refill(r.context(), r.options(), r.now().Add(-time.Minute))
 		r.check("refill", err)
 	}
-	got := []map[string]int{r.messages(broker.ZoneOut, wire.KindOut), r.messages(broker.ZoneOut, wire.KindVoid), r.messages(broker.ZoneDone, wire.KindDone)}
+	got := []map[string]int{r.messages(streams.Out, wire.KindOut), r.messages(streams.Out, wire.KindVoid), r.messages(streams.Done, wire.KindDone)}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("calls, voids and terminal events (-before +after):\n%s", diff)
 	}
-	armed, err := r.conn.LastDelivery(r.context(), broker.ZoneTimer, r.conn.Subjects().Timer(waiting.agent, waiting.key))
+	armed, err := r.conn.LastDelivery(r.context(), streams.Timer, r.conn.Subjects().Timer(waiting.agent, waiting.key))
 	if err != nil || armed == nil || string(armed.Data()) != fmt.Sprintf(`{"due":%d}`, due) {
 		t.Errorf("armed: %v, %v, want one due at %d", armed, err, due)
 	}
@@ -377,15 +378,15 @@ func TestRun_StreamsMadeAnew(t *testing.T) {
 			r.done(done)
 			r.settled()
 			rebuilt := func() []map[string]int {
-				timers := r.messages(broker.ZoneTimer, wire.KindTimer)
-				maps.DeleteFunc(timers, func(subject string, _ int) bool { return strings.Contains(subject, "."+broker.LeaseToken+".") })
-				return []map[string]int{r.messages(broker.ZoneOut, wire.KindOut), r.messages(broker.ZoneDone, wire.KindDone), timers}
+				timers := r.messages(streams.Timer, wire.KindTimer)
+				maps.DeleteFunc(timers, func(subject string, _ int) bool { return strings.Contains(subject, "."+streams.LeaseToken+".") })
+				return []map[string]int{r.messages(streams.Out, wire.KindOut), r.messages(streams.Done, wire.KindDone), timers}
 			}
 			want := rebuilt()
-			for _, mode := range []broker.PersistMode{broker.PersistDefault, broker.PersistAsync} {
+			for _, mode := range []streams.PersistMode{streams.PersistDefault, streams.PersistAsync} {
 				r.stop()
 				for _, z := range r.setBack() {
-					r.check("delete stream", r.conn.JetStream().DeleteStream(r.context(), broker.StreamName(r.conn.Subjects(), z)))
+					r.check("delete stream", r.conn.JetStream().DeleteStream(r.context(), streams.Name(r.conn.Subjects(), z)))
 				}
 				r.mode = mode
 				r.provision()

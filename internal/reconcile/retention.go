@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/internal/state"
@@ -49,7 +49,7 @@ func (p *pass) retain(ctx context.Context, s runner.StoredRun, e *core.Entry) er
 // outlived reports whether no message of the run can be delivered any more: none is kept that long.
 func (p *pass) outlived(e *core.Entry) bool {
 	var longest time.Duration
-	for _, whole := range []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDLQ} {
+	for _, whole := range []streams.Zone{streams.Start, streams.In, streams.Out, streams.DLQ} {
 		for _, z := range p.layout.Zones(whole) {
 			age := p.states[z].MaxAge
 			if age == 0 {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/reconcile"
 	"agentd/internal/runner"
@@ -166,7 +166,7 @@ func TestRun_EndsOfPurgedRunsArePublishedByNobody(t *testing.T) {
 				err := r.worker.Runner().Repair(r.context(), wire.NameToken(b.agent), b.key)
 				r.check("repair", err)
 			}
-			if left := r.messages(broker.ZoneDone, wire.KindDone); len(left) != 0 {
+			if left := r.messages(streams.Done, wire.KindDone); len(left) != 0 {
 				t.Errorf("ends are published again: %v", left)
 			}
 		})

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/reconcile"
 	"agentd/sdk"
@@ -33,7 +33,7 @@ func (r *rig) lost() map[reconcile.Kind]int {
 }
 
 // stored is what the last message on a subject says.
-func (r *rig) stored(z broker.Zone, subject string) string {
+func (r *rig) stored(z streams.Zone, subject string) string {
 	r.t.Helper()
 	d, err := r.conn.LastDelivery(r.context(), z, subject)
 	r.check("read "+subject, err)
@@ -68,16 +68,16 @@ func TestRun_RetriedRunIsRepairedAsAnyOther(t *testing.T) {
 			}
 			at := h.Calls[0].Addresses(&h)[0]
 			call, timer := r.conn.Subjects().Call(at), r.conn.Subjects().Timer(first.agent, first.key)
-			calls, timers := r.stored(broker.ZoneOut, call), r.stored(broker.ZoneTimer, timer)
+			calls, timers := r.stored(streams.Out, call), r.stored(streams.Timer, timer)
 			r.delete(call)
 			r.delete(timer)
 			if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.CallLost: 1, reconcile.TimerLost: 1}, r.lost()); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
-			if got := r.stored(broker.ZoneOut, call); got == "" || got != calls {
+			if got := r.stored(streams.Out, call); got == "" || got != calls {
 				t.Errorf("the call is %q, want %q", got, calls)
 			}
-			if got := r.stored(broker.ZoneTimer, timer); got == "" || got != timers {
+			if got := r.stored(streams.Timer, timer); got == "" || got != timers {
 				t.Errorf("the timer is %q, want %q", got, timers)
 			}
 			r.answer(at)
@@ -88,14 +88,14 @@ func TestRun_RetriedRunIsRepairedAsAnyOther(t *testing.T) {
 			var ends []string
 			for _, b := range []begun{first, second} {
 				done := r.conn.Subjects().Done(b.agent, b.key, b.init)
-				ends = append(ends, r.stored(broker.ZoneDone, done))
+				ends = append(ends, r.stored(streams.Done, done))
 				r.delete(done)
 			}
 			if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.TerminalLost: 2}, r.lost()); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 			for i, b := range []begun{first, second} {
-				if got := r.stored(broker.ZoneDone, r.conn.Subjects().Done(b.agent, b.key, b.init)); got == "" || got != ends[i] {
+				if got := r.stored(streams.Done, r.conn.Subjects().Done(b.agent, b.key, b.init)); got == "" || got != ends[i] {
 					t.Errorf("generation %d ended with %q, want %q", i+1, got, ends[i])
 				}
 			}

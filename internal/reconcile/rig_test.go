@@ -20,6 +20,8 @@ import (
 	"go.uber.org/goleak"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 	"agentd/internal/harness"
 	"agentd/internal/reconcile"
 	"agentd/internal/state"
@@ -103,7 +105,7 @@ type rig struct {
 	// ahead is how much the clock of workers and passes is ahead.
 	ahead atomic.Int64
 	// mode is how the server keeps calls, terminal events and timers.
-	mode broker.PersistMode
+	mode streams.PersistMode
 	// interval is that of the worker's own passes; 0 makes none.
 	interval time.Duration
 
@@ -178,13 +180,13 @@ func (r *rig) provision() {
 	plan := worker.Plan(specs)
 	plan.Cold = r.cold
 	plan.PersistMode, plan.Partitions = r.mode, cmp.Or(r.partitions, harness.Partitions())
-	_, err := r.conn.Provision(r.context(), plan)
+	_, err := provision.Apply(r.context(), r.conn, plan)
 	r.check("provision", err)
 }
 
 // setBack are the zones whose streams may be set back.
-func (r *rig) setBack() []broker.Zone {
-	l, err := broker.NewLayout(max(1, cmp.Or(r.partitions, harness.Partitions())))
+func (r *rig) setBack() []streams.Zone {
+	l, err := streams.NewLayout(max(1, cmp.Or(r.partitions, harness.Partitions())))
 	r.check("look how streams are divided", err)
 	return setback.Zones(l)
 }

@@ -9,6 +9,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/outbox"
 	"agentd/internal/runner"
@@ -171,7 +172,7 @@ func (p *pass) stalled(ctx context.Context, run wire.RunKey, e *core.Entry) erro
 
 // replaced reports whether the stream does not have the message any more whose delivery covers a run: it was set back to an older copy, and has
 // none, or another, under its sequence.
-func (p *pass) replaced(ctx context.Context, zone broker.Zone, d *core.Driver) (bool, error) {
+func (p *pass) replaced(ctx context.Context, zone streams.Zone, d *core.Driver) (bool, error) {
 	m, err := p.Conn.At(ctx, zone, d.Sequence)
 	if errors.Is(err, broker.ErrNotStored) {
 		return true, nil
@@ -190,9 +191,9 @@ func (p *pass) replaced(ctx context.Context, zone broker.Zone, d *core.Driver) (
 	return id != d.EventID, nil
 }
 
-func (p *pass) zoneOf(stream string) (broker.Zone, bool) {
+func (p *pass) zoneOf(stream string) (streams.Zone, bool) {
 	for z := range p.states {
-		if broker.StreamName(p.subjects, z) == stream {
+		if streams.Name(p.subjects, z) == stream {
 			return z, true
 		}
 	}
@@ -201,7 +202,7 @@ func (p *pass) zoneOf(stream string) (broker.Zone, bool) {
 
 // willFire reports whether a fired timer of the run waits to be handled.
 func (p *pass) willFire(ctx context.Context, agent string, run wire.RunKey) (bool, error) {
-	last, err := p.Conn.LastDelivery(ctx, broker.ZoneTimer, p.subjects.Fire(agent, run))
+	last, err := p.Conn.LastDelivery(ctx, streams.Timer, p.subjects.Fire(agent, run))
 	if err != nil || last == nil {
 		return false, err
 	}
@@ -302,16 +303,16 @@ func (p *pass) formerEnds(ctx context.Context, x belongings, run wire.RunKey, e 
 }
 
 // zoneOfEnd is where the terminal event of the generation with that init event belongs.
-func zoneOfEnd(init *core.Init) broker.Zone {
+func zoneOfEnd(init *core.Init) streams.Zone {
 	if init.Reply != nil {
-		return broker.ZoneIn
+		return streams.In
 	}
-	return broker.ZoneDone
+	return streams.Done
 }
 
 // ends reports whether a terminal event is on its subject.
-func (p *pass) ends(ctx context.Context, x belongings, run wire.RunKey, zone broker.Zone, subject string) (bool, error) {
-	if zone == broker.ZoneDone {
+func (p *pass) ends(ctx context.Context, x belongings, run wire.RunKey, zone streams.Zone, subject string) (bool, error) {
+	if zone == streams.Done {
 		there, err := x.runOf(ctx, wire.KindDone, run)
 		return slices.Contains(there, subject), err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -18,7 +19,7 @@ type passed struct {
 	// Mark is what the store was marked with before that one.
 	Mark string `json:"mark"`
 	// Streams are what the streams were like before that one.
-	Streams map[broker.Zone]origin `json:"streams"`
+	Streams map[streams.Zone]origin `json:"streams"`
 }
 
 // origin is what a stream is known by that was made anew, or set back.
@@ -40,15 +41,15 @@ func scheduled(ctx context.Context, o Options) error {
 	if err := o.right(ctx); err != nil {
 		return err
 	}
-	streams, err := origins(ctx, o.Conn)
+	now, err := origins(ctx, o.Conn)
 	if err != nil {
 		return err
 	}
-	all, next, lately := o, passed{All: newPass(o).now.UnixMilli(), Streams: streams}, map[string]passed{}
+	all, next, lately := o, passed{All: newPass(o).now.UnixMilli(), Streams: now}, map[string]passed{}
 	all.Agents, all.Everything = nil, false
 	var some []sdk.AgentSpec
 	for _, a := range o.Agents {
-		note, is, err := o.due(ctx, noteOfAgent+wire.NameToken(a.Name), streams)
+		note, is, err := o.due(ctx, noteOfAgent+wire.NameToken(a.Name), now)
 		if err != nil {
 			return err
 		}
@@ -61,7 +62,7 @@ func scheduled(ctx context.Context, o Options) error {
 		lately[a.Name] = note
 	}
 	if o.Everything {
-		_, is, err := o.due(ctx, noteEverything, streams)
+		_, is, err := o.due(ctx, noteEverything, now)
 		if err != nil {
 			return err
 		}
@@ -75,7 +76,7 @@ func scheduled(ctx context.Context, o Options) error {
 	}
 	for _, a := range some {
 		one, note := o, lately[a.Name]
-		one.Agents, one.Everything, note.Streams = []sdk.AgentSpec{a}, false, streams
+		one.Agents, one.Everything, note.Streams = []sdk.AgentSpec{a}, false, now
 		if err := noted(ctx, one, note, func(ctx context.Context, p *pass) error { return p.lately(ctx, note.From) }); err != nil {
 			return err
 		}
@@ -103,7 +104,7 @@ func (n *passed) expect(is currency) {
 }
 
 // due reads what was noted under a name, and says whether that holds.
-func (o *Options) due(ctx context.Context, name string, streams map[broker.Zone]origin) (note passed, is currency, err error) {
+func (o *Options) due(ctx context.Context, name string, origins map[streams.Zone]origin) (note passed, is currency, err error) {
 	data, err := o.Conn.Note(ctx, name)
 	if err != nil {
 		return note, unknown, fmt.Errorf("read what the last pass has noted: %w", err)
@@ -111,10 +112,10 @@ func (o *Options) due(ctx context.Context, name string, streams map[broker.Zone]
 	if data == nil || json.Unmarshal(data, &note) != nil || note.Mark == "" {
 		return note, outdated, nil //nolint:nilerr // what cannot be read says as little as nothing
 	}
-	for zone, now := range streams {
+	for zone, now := range origins {
 		if was, known := note.Streams[zone]; !known || was.Made != now.Made || was.Last > now.Last {
 			o.Logger.Warn("a stream is another than at the last pass, or was set back; all runs are looked at",
-				"stream", broker.StreamName(o.Conn.Subjects(), zone))
+				"stream", streams.Name(o.Conn.Subjects(), zone))
 			return note, unknown, nil
 		}
 	}
@@ -184,16 +185,16 @@ func noted(ctx context.Context, o Options, note passed, make func(context.Contex
 }
 
 // origins are those of the streams whose loss a pass over what has changed would not notice. A journal's stream is marked, as all stores are.
-func origins(ctx context.Context, conn *broker.Conn) (map[broker.Zone]origin, error) {
-	zones := []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDone, broker.ZoneTimer}
+func origins(ctx context.Context, conn *broker.Conn) (map[streams.Zone]origin, error) {
+	zones := []streams.Zone{streams.Start, streams.In, streams.Out, streams.Done, streams.Timer}
 	indexes, err := conn.Indexes(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if indexes {
-		zones = append(zones, broker.ZoneIndex)
+		zones = append(zones, streams.Index)
 	}
-	streams := map[broker.Zone]origin{}
+	all := map[streams.Zone]origin{}
 	for _, whole := range zones {
 		parts, err := conn.Zones(ctx, whole)
 		if err != nil {
@@ -204,8 +205,8 @@ func origins(ctx context.Context, conn *broker.Conn) (map[broker.Zone]origin, er
 			if err != nil {
 				return nil, err
 			}
-			streams[z] = origin{b.Created, b.Last}
+			all[z] = origin{b.Created, b.Last}
 		}
 	}
-	return streams, nil
+	return all, nil
 }

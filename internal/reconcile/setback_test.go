@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/reconcile"
 )
@@ -80,18 +80,18 @@ func TestRun_AnswerThatIsNotTakenHidesNothing(t *testing.T) {
 	r.stop()
 	r.answer(at)
 	reply := r.conn.Subjects().Reply(at)
-	original, err := r.conn.LastDelivery(r.context(), broker.ZoneIn, reply)
+	original, err := r.conn.LastDelivery(r.context(), streams.In, reply)
 	r.check("read the answer", err)
 	for range 3 {
 		r.check("deliver it again", r.conn.Redeliver(r.context(), original))
 	}
-	r.reads(broker.AgentConsumers("desk")[1]) // as a worker that refuses it without a word
+	r.reads(streams.AgentConsumers("desk")[1]) // as a worker that refuses it without a word
 	r.delete(r.conn.Subjects().Timer(b.agent, b.key))
 	_, all := r.pass()
 	if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.AnswerLost: 1, reconcile.TimerLost: 1}, kinds(all)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
-	armed, err := r.conn.LastDelivery(r.context(), broker.ZoneTimer, r.conn.Subjects().Timer(b.agent, b.key))
+	armed, err := r.conn.LastDelivery(r.context(), streams.Timer, r.conn.Subjects().Timer(b.agent, b.key))
 	if want := fmt.Sprintf(`{"due":%d}`, r.head(b).Timer); err != nil || armed == nil || string(armed.Data()) != want {
 		t.Errorf("armed: %v, %v, want %s", armed, err, want)
 	}

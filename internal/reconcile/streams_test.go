@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/runner"
 )
 
@@ -20,7 +21,7 @@ func (r *rig) settled() {
 	r.await("all messages are acked", func() bool {
 		for _, a := range r.agents {
 			for _, ref := range r.consumers(a.Spec.Name) {
-				consumer, err := r.conn.JetStream().Consumer(r.context(), broker.StreamName(r.conn.Subjects(), ref.Zone), ref.Name)
+				consumer, err := r.conn.JetStream().Consumer(r.context(), streams.Name(r.conn.Subjects(), ref.Zone), ref.Name)
 				r.check("look at consumer", err)
 				if info := consumer.CachedInfo(); info.NumPending > 0 || info.NumAckPending > 0 {
 					return false
@@ -31,10 +32,10 @@ func (r *rig) settled() {
 	})
 }
 
-// consumers are those of an agent, in the order of broker.AgentConsumers.
-func (r *rig) consumers(agent string) []broker.ConsumerRef {
+// consumers are those of an agent, in the order of streams.AgentConsumers.
+func (r *rig) consumers(agent string) []streams.ConsumerRef {
 	r.t.Helper()
-	refs, err := r.conn.Divided(r.context(), broker.AgentConsumers(agent)...)
+	refs, err := r.conn.Divided(r.context(), streams.AgentConsumers(agent)...)
 	r.check("look how streams are divided", err)
 	return refs
 }
@@ -44,13 +45,13 @@ func (r *rig) stream(subject string) jetstream.Stream {
 	r.t.Helper()
 	layout, err := r.conn.Layout(r.context())
 	r.check("look how streams are divided", err)
-	stream, err := r.conn.JetStream().Stream(r.context(), broker.StreamName(r.conn.Subjects(), layout.ZoneOf(subject)))
+	stream, err := r.conn.JetStream().Stream(r.context(), streams.Name(r.conn.Subjects(), layout.ZoneOf(subject)))
 	r.check("open stream", err)
 	return stream
 }
 
 // messages are the subjects of a kind with how many messages each has.
-func (r *rig) messages(z broker.Zone, kind wire.Kind) map[string]int {
+func (r *rig) messages(z streams.Zone, kind wire.Kind) map[string]int {
 	r.t.Helper()
 	count := map[string]int{}
 	r.check("scan", r.conn.Deliveries(r.context(), z, []string{r.conn.Subjects().All(kind)}, func(d broker.Delivery) bool {
@@ -90,19 +91,19 @@ func (r *rig) delete(subject string) {
 }
 
 // streams are the sequences of the last messages that all streams have, without those by which workers see that they can write.
-func (r *rig) streams() map[broker.Zone]uint64 {
+func (r *rig) streams() map[streams.Zone]uint64 {
 	r.t.Helper()
-	last := map[broker.Zone]uint64{}
-	var zones []broker.Zone
-	for _, whole := range []broker.Zone{
-		broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDone, broker.ZoneTimer, broker.ZoneRun, broker.ZoneDLQ,
+	last := map[streams.Zone]uint64{}
+	var zones []streams.Zone
+	for _, whole := range []streams.Zone{
+		streams.Start, streams.In, streams.Out, streams.Done, streams.Timer, streams.Run, streams.DLQ,
 	} {
 		parts, err := r.conn.Zones(r.context(), whole)
 		r.check("look how streams are divided", err)
 		zones = append(zones, parts...)
 	}
 	for _, z := range zones {
-		stream, err := r.conn.JetStream().Stream(r.context(), broker.StreamName(r.conn.Subjects(), z))
+		stream, err := r.conn.JetStream().Stream(r.context(), streams.Name(r.conn.Subjects(), z))
 		r.check("look at stream", err)
 		for last[z] = stream.CachedInfo().State.LastSeq; last[z] > 0; last[z]-- {
 			m, err := stream.GetMsg(r.context(), last[z])
@@ -110,7 +111,7 @@ func (r *rig) streams() map[broker.Zone]uint64 {
 				continue
 			}
 			r.check("read stream", err)
-			if !strings.Contains(m.Subject, "."+broker.LeaseToken+".") && string(m.Data) != "probe" {
+			if !strings.Contains(m.Subject, "."+streams.LeaseToken+".") && string(m.Data) != "probe" {
 				break
 			}
 		}
@@ -119,7 +120,7 @@ func (r *rig) streams() map[broker.Zone]uint64 {
 }
 
 // forget makes a consumer anew, on all streams of its zone, which takes all that there is for read.
-func (r *rig) forget(ref broker.ConsumerRef) {
+func (r *rig) forget(ref streams.ConsumerRef) {
 	r.t.Helper()
 	r.anew(ref, func(cfg *jetstream.ConsumerConfig, last uint64) {
 		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, last+1
@@ -127,15 +128,15 @@ func (r *rig) forget(ref broker.ConsumerRef) {
 }
 
 // rewind makes a consumer anew, on all streams of its zone, which reads everything again.
-func (r *rig) rewind(ref broker.ConsumerRef) {
+func (r *rig) rewind(ref streams.ConsumerRef) {
 	r.t.Helper()
 	r.anew(ref, func(*jetstream.ConsumerConfig, uint64) {})
 }
 
-func (r *rig) anew(ref broker.ConsumerRef, change func(cfg *jetstream.ConsumerConfig, last uint64)) {
+func (r *rig) anew(ref streams.ConsumerRef, change func(cfg *jetstream.ConsumerConfig, last uint64)) {
 	r.t.Helper()
 	for _, part := range r.divided(ref) {
-		stream, err := r.conn.JetStream().Stream(r.context(), broker.StreamName(r.conn.Subjects(), part.Zone))
+		stream, err := r.conn.JetStream().Stream(r.context(), streams.Name(r.conn.Subjects(), part.Zone))
 		r.check("open stream", err)
 		consumer, err := stream.Consumer(r.context(), part.Name)
 		r.check("open consumer", err)
@@ -148,7 +149,7 @@ func (r *rig) anew(ref broker.ConsumerRef, change func(cfg *jetstream.ConsumerCo
 }
 
 // divided are a consumer's on all streams of its zone.
-func (r *rig) divided(refs ...broker.ConsumerRef) []broker.ConsumerRef {
+func (r *rig) divided(refs ...streams.ConsumerRef) []streams.ConsumerRef {
 	r.t.Helper()
 	parts, err := r.conn.Divided(r.context(), refs...)
 	r.check("look how streams are divided", err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/runner"
 	"agentd/sdk/wire"
 )
@@ -23,11 +24,11 @@ func refillUnserved(ctx context.Context, o Options, since map[string]time.Time) 
 }
 
 func (p *pass) refillUnserved(ctx context.Context) error {
-	subjects, err := p.Conn.SubjectsUnder(ctx, broker.ZoneStart, p.subjects.All(wire.KindStart))
+	subjects, err := p.Conn.SubjectsUnder(ctx, streams.Start, p.subjects.All(wire.KindStart))
 	if err != nil {
 		return err
 	}
-	from, err := p.Conn.SequenceAt(ctx, broker.ZoneStart, time.UnixMilli(p.refillFrom[broker.Unserved]))
+	from, err := p.Conn.SequenceAt(ctx, streams.Start, time.UnixMilli(p.refillFrom[broker.Unserved]))
 	if err != nil {
 		return err
 	}
@@ -39,7 +40,7 @@ func (p *pass) refillUnserved(ctx context.Context) error {
 		}
 		agent := address.Agent
 		if _, known := served[agent]; !known {
-			if served[agent], err = p.Conn.HasConsumer(ctx, broker.InitConsumer(agent)); err != nil {
+			if served[agent], err = p.Conn.HasConsumer(ctx, streams.InitConsumer(agent)); err != nil {
 				return err
 			}
 		}

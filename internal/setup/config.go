@@ -9,6 +9,8 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/broker/datafolder"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 	"agentd/internal/config"
 	"agentd/internal/contracts"
 	"agentd/internal/desk/webhook"
@@ -150,21 +152,21 @@ func Models(cfg *config.Config) (*llm.Registry, error) {
 }
 
 // Plan is what the broker needs for the agents, and for the services of all contracts, also of those that no agent calls.
-func Plan(cfg *config.Config) broker.Plan {
+func Plan(cfg *config.Config) provision.Plan {
 	p := worker.Plan(cfg.Agents)
-	p.Replicas, p.PersistMode = cfg.NATS.Replicas, broker.PersistMode(cfg.NATS.PersistMode)
+	p.Replicas, p.PersistMode = cfg.NATS.Replicas, streams.PersistMode(cfg.NATS.PersistMode)
 	p.Partitions, p.Unreconciled = cfg.NATS.Partitions, cfg.Reconcile.Interval == 0
 	p.Cold = cfg.StoreKind() == config.StoreRedis && cfg.Retention.Hot > 0
 	p.AnswersAge, p.AnswersNeeded = cfg.NATS.AnswersAge, cfg.AnswersNeeded().For
 	for _, c := range cfg.Contracts {
-		service := broker.ServicePlan{Domain: c.Domain, Type: c.Type}
+		service := provision.Service{Domain: c.Domain, Type: c.Type}
 		served := slices.ContainsFunc(cfg.Agents, func(a sdk.AgentSpec) bool { return a.Contract.Type == c.Type })
 		if !served && !slices.Contains(p.Services, service) {
 			p.Services = append(p.Services, service)
 		}
 	}
 	for _, w := range cfg.Approvals.Webhooks {
-		p.Webhooks = append(p.Webhooks, broker.WebhookPlan{Name: webhook.Target{URL: w.URL}.Name(), Domains: approvalDomains(cfg)})
+		p.Webhooks = append(p.Webhooks, provision.Webhook{Name: webhook.Target{URL: w.URL}.Name(), Domains: approvalDomains(cfg)})
 	}
 	return p
 }

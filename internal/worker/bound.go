@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 	"agentd/sdk"
 )
 
@@ -20,7 +22,7 @@ type bound struct {
 }
 
 // check returns nil when all consumers exist, or which one does not.
-func (b *bound) check(ctx context.Context, conn *broker.Conn, refs []broker.ConsumerRef) error {
+func (b *bound) check(ctx context.Context, conn *broker.Conn, refs []streams.ConsumerRef) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if time.Since(b.seen) < boundFor {
@@ -30,13 +32,13 @@ func (b *bound) check(ctx context.Context, conn *broker.Conn, refs []broker.Cons
 	if err != nil {
 		return fmt.Errorf("look how streams are divided: %w", err)
 	}
-	missing, err := conn.MissingConsumers(ctx, refs...)
+	missing, err := provision.MissingConsumers(ctx, conn, refs...)
 	if err != nil {
 		return err
 	}
 	if len(missing) > 0 {
 		return sdk.Errorf(sdk.CodeUnavailable, "consumer %s/%s does not exist; run: agentd provision",
-			broker.StreamName(conn.Subjects(), missing[0].Zone), missing[0].Name)
+			streams.Name(conn.Subjects(), missing[0].Zone), missing[0].Name)
 	}
 	b.seen = time.Now()
 	return nil

@@ -12,6 +12,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
 	"agentd/internal/state/memory"
 	"agentd/internal/worker"
 	"agentd/sdk"
@@ -46,7 +47,7 @@ func TestReady_NeedsTheConsumers(t *testing.T) {
 	if err := w.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "AGENTD_START/agent_desk") {
 		t.Errorf("without its consumers the worker's readiness is %v", err)
 	}
-	if _, err := conn.Provision(t.Context(), worker.Plan([]sdk.AgentSpec{agent.Spec})); err != nil {
+	if _, err := provision.Apply(t.Context(), conn, worker.Plan([]sdk.AgentSpec{agent.Spec})); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())

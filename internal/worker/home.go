@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/state"
 	"agentd/sdk"
 )
@@ -81,7 +82,7 @@ func (h *home) check(ctx context.Context, store state.Store, kind string) error 
 // lacking returns nil for a store that may be the one that runs are kept in where nobody has said which one is, or why it is not: it has no run,
 // and some had ended. What stays of a run that has ended outlives its terminal event.
 func lacking(ctx context.Context, conn *broker.Conn, store state.Store, kind string) error {
-	ended, err := conn.ZoneState(ctx, broker.ZoneDone)
+	ended, err := conn.ZoneState(ctx, streams.Done)
 	if err != nil {
 		return fmt.Errorf("look whether runs have ended: %w", err)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/finding"
 	"agentd/internal/runner"
 	"agentd/internal/state/redistest"
@@ -171,7 +171,7 @@ func TestOpenOwnStore_KeepsWhatThereIs(t *testing.T) {
 	if err := errors.Join(w.settling(ctx), w.writeProblem(ctx)); err != nil {
 		t.Errorf("the worker: %v", err)
 	}
-	stream, err := conn.JetStream().Stream(ctx, broker.StreamName(conn.Subjects(), broker.ZoneRun))
+	stream, err := conn.JetStream().Stream(ctx, streams.Name(conn.Subjects(), streams.Run))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/broker/embedded"
+	"agentd/internal/broker/provision"
 	"agentd/internal/core"
 	"agentd/internal/index"
 	"agentd/internal/runner"
@@ -41,7 +42,7 @@ func newIndexing(t *testing.T, workers int) *indexing {
 		x.workers = append(x.workers, newIndexer(conn, nil, slog.New(slog.DiscardHandler)))
 	}
 	x.workers = x.workers[:workers]
-	if _, err := x.conn.Provision(t.Context(), broker.Plan{Index: true}); err != nil {
+	if _, err := provision.Apply(t.Context(), x.conn, provision.Plan{Index: true}); err != nil {
 		t.Fatal(err)
 	}
 	return x

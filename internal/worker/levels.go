@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/internal/telemetry"
@@ -54,7 +54,7 @@ func (w *Worker) measureLag(ctx context.Context, levels *telemetry.Levels) {
 			continue
 		}
 		lag = append(lag, telemetry.Lag{
-			Stream: broker.StreamName(w.Conn.Subjects(), ref.Zone), Consumer: ref.Name, Pending: b.Pending, Unacked: b.Unacked,
+			Stream: streams.Name(w.Conn.Subjects(), ref.Zone), Consumer: ref.Name, Pending: b.Pending, Unacked: b.Unacked,
 		})
 	}
 	levels.SetLag(lag)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/finding"
 	"agentd/internal/runner"
 	"agentd/internal/state"
@@ -135,21 +136,21 @@ func openStore(ctx context.Context, conn *broker.Conn, o StoreOptions) (OpenedSt
 	if err != nil {
 		return OpenedStore{Warnings: findings}, err
 	}
-	archives := broker.StreamName(conn.Subjects(), broker.ZoneCold)
+	archives := streams.Name(conn.Subjects(), streams.Cold)
 	return o.opened(cold.New(store, conn.JetStream(), archives, conn.Subjects()), kindRedis, findings, store.Close), nil
 }
 
 // JournalStore is the store of runs in the connection's JetStream, as they are stored.
 func JournalStore(ctx context.Context, conn *broker.Conn) (state.Store, error) {
-	zones, err := conn.Zones(ctx, broker.ZoneRun)
+	zones, err := conn.Zones(ctx, streams.Run)
 	if err != nil {
 		return nil, fmt.Errorf("look how journals are divided: %w", err)
 	}
-	streams := make([]string, len(zones))
+	names := make([]string, len(zones))
 	for i, z := range zones {
-		streams[i] = broker.StreamName(conn.Subjects(), z)
+		names[i] = streams.Name(conn.Subjects(), z)
 	}
-	return natsstore.Open(conn.JetStream(), streams, conn.Subjects()), nil
+	return natsstore.Open(conn.JetStream(), names, conn.Subjects()), nil
 }
 
 // sampled is how many runs CheckStore reads.

@@ -11,6 +11,8 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/broker/embedded"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 	"agentd/sdk/wire"
 )
 
@@ -37,7 +39,7 @@ func someWorkers(t *testing.T, n int) ([]*broker.Conn, []*outages) {
 		t.Cleanup(func() { _ = conn.Close() })
 		conns[i], known[i] = conn, newOutages(conn, slog.New(slog.DiscardHandler))
 	}
-	if _, err := conns[0].Provision(t.Context(), broker.Plan{Agents: []broker.AgentPlan{{Name: "desk", Type: "desk"}}}); err != nil {
+	if _, err := provision.Apply(t.Context(), conns[0], provision.Plan{Agents: []provision.Agent{{Name: "desk", Type: "desk"}}}); err != nil {
 		t.Fatal(err)
 	}
 	return conns, known
@@ -109,7 +111,7 @@ func TestOutages_TheFirstReplyHasAWorkerLook(t *testing.T) {
 func sent(t *testing.T, conn *broker.Conn) []string {
 	t.Helper()
 	var runs []string
-	if err := conn.Deliveries(t.Context(), broker.ZoneIn, []string{conn.Subjects().All(wire.KindCtl)}, func(d broker.Delivery) bool {
+	if err := conn.Deliveries(t.Context(), streams.In, []string{conn.Subjects().All(wire.KindCtl)}, func(d broker.Delivery) bool {
 		address, err := conn.Subjects().Parse(d.Subject())
 		if err != nil || address.Verb != wire.ControlUnpark {
 			t.Errorf("%s was sent: %v", d.Subject(), err)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/reconcile"
 	"agentd/internal/state"
 	"agentd/sdk"
@@ -65,7 +65,7 @@ func (w *Worker) reconcile(ctx context.Context) (wait func(), err error) {
 		return nil, err
 	}
 	o.Right = w.settling
-	var watched []broker.Zone
+	var watched []streams.Zone
 	for _, z := range keeping {
 		zones, err := w.Conn.Zones(ctx, z)
 		if err != nil {
@@ -80,9 +80,9 @@ func (w *Worker) reconcile(ctx context.Context) (wait func(), err error) {
 	passes.Go(func() { reconcile.AfterLoss(ctx, o, lost) })
 	passes.Go(func() { reconcile.AfterRestarts(ctx, o) })
 	passes.Go(func() {
-		w.Conn.WatchStreams(ctx, watched, func(z broker.Zone) {
+		w.Conn.WatchStreams(ctx, watched, func(z streams.Zone) {
 			w.Logger.WarnContext(ctx, "a stream was made anew, or set back to an older copy; runs are reconciled at once",
-				"stream", broker.StreamName(w.Conn.Subjects(), z))
+				"stream", streams.Name(w.Conn.Subjects(), z))
 			select {
 			case lost <- struct{}{}:
 			default: // the pass that is to come sees to it
@@ -93,6 +93,6 @@ func (w *Worker) reconcile(ctx context.Context) (wait func(), err error) {
 }
 
 // keeping are the zones without whose messages runs wait for ever, or end unheard.
-var keeping = []broker.Zone{
-	broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDone, broker.ZoneTimer, broker.ZoneRun,
+var keeping = []streams.Zone{
+	streams.Start, streams.In, streams.Out, streams.Done, streams.Timer, streams.Run,
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/outbox"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -39,7 +40,7 @@ type unrouted struct {
 
 // routes is what is asked of the broker.
 type routes interface {
-	HasConsumer(ctx context.Context, ref broker.ConsumerRef) (bool, error)
+	HasConsumer(ctx context.Context, ref streams.ConsumerRef) (bool, error)
 }
 
 type toRoute struct {
@@ -93,7 +94,7 @@ func (u *unrouted) look(ctx context.Context, agent string) {
 		if len(events) == 0 {
 			return
 		}
-		routed, err := u.broker.HasConsumer(ctx, broker.InitConsumer(agent))
+		routed, err := u.broker.HasConsumer(ctx, streams.InitConsumer(agent))
 		for _, e := range events {
 			refused := err
 			if refused == nil && !routed {
@@ -133,7 +134,7 @@ func (u *unrouted) settle(ctx context.Context, d broker.Delivery, err error) {
 	if err == nil {
 		err = d.Ack()
 	} else {
-		err = errors.Join(err, d.Nak(broker.Heartbeat))
+		err = errors.Join(err, d.Nak(streams.Heartbeat))
 	}
 	if err != nil && ctx.Err() == nil {
 		u.logger.Warn("init event could not be routed", "subject", d.Subject(), "error", err)

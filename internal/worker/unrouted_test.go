@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/sdk/wire"
 )
 
@@ -22,7 +23,7 @@ type consumers struct {
 	asked []string
 }
 
-func (c *consumers) HasConsumer(ctx context.Context, ref broker.ConsumerRef) (bool, error) {
+func (c *consumers) HasConsumer(ctx context.Context, ref streams.ConsumerRef) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked = append(c.asked, ref.Name)

@@ -14,6 +14,9 @@ import (
 	"agentd/internal/answers"
 	"agentd/internal/approval"
 	"agentd/internal/broker"
+	"agentd/internal/broker/buckets"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 	"agentd/internal/catalog"
 	"agentd/internal/contracts"
 	"agentd/internal/handler"
@@ -46,7 +49,7 @@ type Options struct {
 	Env runner.Env
 	// Cache is how many bytes of the states of waiting runs stay in memory; see runner.Options.
 	Cache int
-	// Heartbeat is how often a delivery is extended; 0 is broker.Heartbeat. Who shortens AckWait shortens it too.
+	// Heartbeat is how often a delivery is extended; 0 is streams.Heartbeat. Who shortens AckWait shortens it too.
 	Heartbeat time.Duration
 	// Publisher and DeadLetters are nil for Conn.
 	Publisher   runner.Publisher
@@ -82,7 +85,7 @@ type Worker struct {
 	// store is Options.Store as it was given, without telemetry around it.
 	store runner.Store
 	// reading are the consumers that Run reads: those of the agents that there were at first.
-	reading []broker.ConsumerRef
+	reading []streams.ConsumerRef
 	bound   bound
 	// diagnosis is that of watch.
 	diagnosis diagnosis
@@ -98,7 +101,7 @@ func New(o Options) (*Worker, error) {
 		o.Env = realEnv{o.Conn}
 	}
 	if o.Heartbeat == 0 {
-		o.Heartbeat = broker.Heartbeat
+		o.Heartbeat = streams.Heartbeat
 	}
 	if o.Publisher == nil {
 		o.Publisher = publisher{o.Conn}
@@ -109,7 +112,7 @@ func New(o Options) (*Worker, error) {
 	store := o.Store
 	o.show()
 	w := &Worker{Options: o, store: store, outages: newOutages(o.Conn, o.Logger), catalog: catalog.New(o.Store, o.Models, approval.Options{
-		Grants: o.Conn.Grants(), Identity: o.Identity, Keys: o.Keys,
+		Grants: buckets.GrantsOf(o.Conn), Identity: o.Identity, Keys: o.Keys,
 	})}
 	if err := w.catalog.Set(o.Agents); err != nil {
 		return nil, err
@@ -222,12 +225,12 @@ func (w *Worker) models() []string {
 }
 
 // consumers are those of the agents that the worker starts with.
-func (w *Worker) consumers() []broker.ConsumerRef {
-	var refs []broker.ConsumerRef
+func (w *Worker) consumers() []streams.ConsumerRef {
+	var refs []streams.ConsumerRef
 	for _, a := range w.Agents {
-		refs = append(refs, broker.AgentConsumers(a.Spec.Name)...)
+		refs = append(refs, streams.AgentConsumers(a.Spec.Name)...)
 	}
-	return append(refs, broker.ConsumerRef{Zone: broker.ZoneStart, Name: broker.UnroutedConsumer})
+	return append(refs, streams.ConsumerRef{Zone: streams.Start, Name: streams.UnroutedConsumer})
 }
 
 // follow begins to follow the registry, and returns when its state is known. The returned function ends that.
@@ -271,7 +274,7 @@ func (w *Worker) around() func(context.Context, broker.Delivery) {
 
 func (w *Worker) handle(ctx context.Context, d broker.Delivery) {
 	w.Telemetry.Delivered(ctx, d.Consumer(), d.Delivered())
-	if d.Consumer() == broker.UnroutedConsumer {
+	if d.Consumer() == streams.UnroutedConsumer {
 		w.routeInit(ctx, d)
 		return
 	}
@@ -279,11 +282,11 @@ func (w *Worker) handle(ctx context.Context, d broker.Delivery) {
 }
 
 // Plan is what the worker's agents need on the broker.
-func Plan(agents []sdk.AgentSpec) broker.Plan {
-	p := broker.Plan{AnswersNeeded: answers.Needed(agents).For}
+func Plan(agents []sdk.AgentSpec) provision.Plan {
+	p := provision.Plan{AnswersNeeded: answers.Needed(agents).For}
 	served := map[string]bool{}
 	for _, a := range agents {
-		p.Agents = append(p.Agents, broker.AgentPlan{Name: a.Name, Type: a.Contract.Type})
+		p.Agents = append(p.Agents, provision.Agent{Name: a.Name, Type: a.Contract.Type})
 		served[a.Contract.Type] = true
 		p.LongestRun = max(p.LongestRun, time.Duration(a.Limits.DeadlineMillis)*time.Millisecond)
 		for _, s := range a.Services {
@@ -302,20 +305,20 @@ func Plan(agents []sdk.AgentSpec) broker.Plan {
 }
 
 // services are the lanes that the agents' calls go to, people's included.
-func services(agents []sdk.AgentSpec) []broker.ServicePlan {
-	plans := []broker.ServicePlan{
+func services(agents []sdk.AgentSpec) []provision.Service {
+	plans := []provision.Service{
 		{Domain: sdk.HumanDomain, Type: sdk.TypeQuestion},
 		{Domain: sdk.HumanDomain, Type: sdk.TypeConversationTurn},
 		{Domain: sdk.HumanDomain, Type: sdk.TypePermissionRequest},
 	}
 	for _, a := range agents {
 		for _, domain := range approval.Domains(a.Permissions) {
-			if plan := (broker.ServicePlan{Domain: domain, Type: sdk.TypePermissionRequest}); !slices.Contains(plans, plan) {
+			if plan := (provision.Service{Domain: domain, Type: sdk.TypePermissionRequest}); !slices.Contains(plans, plan) {
 				plans = append(plans, plan)
 			}
 		}
 		for _, domain := range approval.ReviewDomains(a.Plan) {
-			if plan := (broker.ServicePlan{Domain: domain, Type: sdk.TypePlanReview}); !slices.Contains(plans, plan) {
+			if plan := (provision.Service{Domain: domain, Type: sdk.TypePlanReview}); !slices.Contains(plans, plan) {
 				plans = append(plans, plan)
 			}
 		}
@@ -328,7 +331,7 @@ func services(agents []sdk.AgentSpec) []broker.ServicePlan {
 				domains = []string{s.Contract.Domain}
 			}
 			for _, d := range domains {
-				plan := broker.ServicePlan{Domain: d, Type: s.Contract.Type}
+				plan := provision.Service{Domain: d, Type: s.Contract.Type}
 				if !slices.Contains(plans, plan) {
 					plans = append(plans, plan)
 				}

@@ -11,7 +11,7 @@ import (
 
 	"agentd/sdk/wire"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/contracts"
 	"agentd/internal/retry"
 	"agentd/sdk"
@@ -116,7 +116,7 @@ func (s *serving) respond(ctx context.Context, c Call, event wire.Event) error {
 }
 
 // answering are the pauses between attempts to store an answer while its stream has no room.
-var answering = retry.Pauses{First: 500 * time.Millisecond, Longest: broker.CallHeartbeat}
+var answering = retry.Pauses{First: 500 * time.Millisecond, Longest: streams.CallHeartbeat}
 
 // publish waits for room in the stream of answers, until ctx ends: what the handler did is not to be done again because there is none.
 func (s *serving) publish(ctx context.Context, reply string, event wire.Event) error {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/sdk"
 )
 
@@ -421,7 +421,7 @@ func TestServe_GarbageIsDeadLettered(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		d, _ := w.first(broker.ZoneDLQ, letter+".local.weather_forecast")
+		d, _ := w.first(streams.DLQ, letter+".local.weather_forecast")
 		if detail := d.Header("agentd-detail"); !strings.Contains(detail, g.detail) || string(d.Data()) != string(g.data) {
 			t.Errorf("%s: got %q, want %q", g.subject, detail, g.detail)
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 )
 
 const servicesDoc = "../../docs/services.md"
@@ -211,7 +212,7 @@ func TestDocs_PermissionsSufficeForThisPackage(t *testing.T) {
 	close(g.open)
 	e.wantText(e.call(e.s, `{"city":"Rome"}`), "sunny")
 	e.wantText(answered, "rain")
-	e.first(broker.ZoneDLQ, "agentd.dlq.>")
+	e.first(streams.DLQ, "agentd.dlq.>")
 	e.settled(e.s)
 	e.again(e.s) // what is dead-lettered, or answered, for the second time is compared with what is there
 	e.settled(e.s)
@@ -292,7 +293,7 @@ func TestDocs_OptionsAreThoseOfThePackage(t *testing.T) {
 	for _, want := range []string{
 		fmt.Sprintf("| `service.Concurrency(n)` | calls handled at once | %d |", DefaultConcurrency),
 		fmt.Sprintf("| `service.Timeout(d)` | for a handler, when the call has no deadline | %d s |", DefaultTimeout/time.Second),
-		fmt.Sprintf("delivered again %v seconds later", broker.CallWait.Seconds()),
+		fmt.Sprintf("delivered again %v seconds later", streams.CallWait.Seconds()),
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(string(doc)), " "), want) {
 			t.Errorf("docs/services.md does not say %q", want)

@@ -13,6 +13,8 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 	"agentd/sdk"
 	"agentd/sdk/service"
 )
@@ -81,7 +83,7 @@ func calls(s *service.Service, data ...string) (err error) {
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	contractType := s.Contract().Type
-	_, err = conn.Provision(ctx, broker.Plan{Services: []broker.ServicePlan{{Type: contractType}}})
+	_, err = provision.Apply(ctx, conn, provision.Plan{Services: []provision.Service{{Type: contractType}}})
 	if err != nil {
 		cancel()
 		return err
@@ -111,7 +113,7 @@ func call(ctx context.Context, conn *broker.Conn, contractType string, i int, da
 		return err
 	}
 	var failure error
-	err = conn.Watch(ctx, broker.ZoneIn, []string{reply}, true, func(d broker.Delivery) bool {
+	err = conn.Watch(ctx, streams.In, []string{reply}, func(d broker.Delivery) bool {
 		var event wire.Event
 		var answer struct {
 			Text    string      `json:"text"`

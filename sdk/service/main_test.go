@@ -19,6 +19,8 @@ import (
 	"go.uber.org/goleak"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 	"agentd/sdk"
 	"agentd/test/poll"
 )
@@ -136,13 +138,13 @@ func startExpiring(t *testing.T, services ...*Service) *world {
 
 func (w *world) provision(services ...*Service) {
 	w.t.Helper()
-	plan := broker.Plan{AckWait: w.ackWait, Services: []broker.ServicePlan{{Type: controlType}}}
+	plan := provision.Plan{AckWait: w.ackWait, Services: []provision.Service{{Type: controlType}}}
 	for _, s := range services {
 		for _, d := range s.domains {
-			plan.Services = append(plan.Services, broker.ServicePlan{Domain: d, Type: s.contract.Type})
+			plan.Services = append(plan.Services, provision.Service{Domain: d, Type: s.contract.Type})
 		}
 	}
-	if _, err := w.conn.Provision(w.context(), plan); err != nil {
+	if _, err := provision.Apply(w.context(), w.conn, plan); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -150,7 +152,7 @@ func (w *world) provision(services ...*Service) {
 // again makes a new consumer for the service, which reads the stream from its beginning.
 func (w *world) again(s *Service) {
 	w.t.Helper()
-	ref := broker.ServiceConsumer(s.domains[0], s.contract.Type)
+	ref := streams.ServiceConsumer(s.domains[0], s.contract.Type)
 	if err := w.conn.JetStream().DeleteConsumer(w.context(), "AGENTD_OUT", ref.Name); err != nil {
 		w.t.Fatal(err)
 	}
@@ -258,15 +260,15 @@ func (w *world) void(c sent) {
 // answer waits for the answer to a call.
 func (w *world) answer(c sent) wire.Event {
 	w.t.Helper()
-	_, event := w.first(broker.ZoneIn, w.conn.Subjects().Reply(c.address))
+	_, event := w.first(streams.In, w.conn.Subjects().Reply(c.address))
 	return event
 }
 
 // first waits for the first event on a subject.
-func (w *world) first(zone broker.Zone, subject string) (broker.Delivery, wire.Event) {
+func (w *world) first(zone streams.Zone, subject string) (broker.Delivery, wire.Event) {
 	w.t.Helper()
 	var delivery broker.Delivery
-	err := w.conn.Watch(w.context(), zone, []string{subject}, true, func(d broker.Delivery) bool {
+	err := w.conn.Watch(w.context(), zone, []string{subject}, func(d broker.Delivery) bool {
 		delivery = d
 		return false
 	})
@@ -274,7 +276,7 @@ func (w *world) first(zone broker.Zone, subject string) (broker.Delivery, wire.E
 		w.t.Fatalf("nothing came on %s: %v", subject, err)
 	}
 	event, err := wire.DecodeEvent(delivery.Headers(), delivery.Data())
-	if err != nil && zone != broker.ZoneDLQ {
+	if err != nil && zone != streams.DLQ {
 		w.t.Fatalf("event on %s: %v", subject, err)
 	}
 	return delivery, event
@@ -305,7 +307,7 @@ func (w *world) settled(s *Service) {
 
 func (w *world) consumer(s *Service) *jetstream.ConsumerInfo {
 	w.t.Helper()
-	ref := broker.ServiceConsumer(s.domains[0], s.contract.Type)
+	ref := streams.ServiceConsumer(s.domains[0], s.contract.Type)
 	c, err := w.conn.JetStream().Consumer(w.context(), "AGENTD_OUT", ref.Name)
 	if err != nil {
 		w.t.Fatal(err)
@@ -332,7 +334,7 @@ func (w *world) leases(n int) {
 	defer stop()
 	expired := false
 	w.connect().Consume(ctx, broker.ConsumeOptions{
-		Consumers: []broker.ConsumerRef{broker.ServiceConsumer("", controlType)},
+		Consumers: []streams.ConsumerRef{streams.ServiceConsumer("", controlType)},
 		Handle: func(_ context.Context, d broker.Delivery) {
 			if d.Delivered() <= n {
 				return

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/sdk"
 )
 
@@ -109,7 +109,7 @@ func TestRegister_WithoutARegistryTheServiceServesAllTheSame(t *testing.T) {
 	t.Parallel()
 	s := forecasts(t)
 	w := start(t, s)
-	if err := w.conn.JetStream().DeleteStream(w.context(), "KV_"+broker.RegistryBucket(w.conn.Subjects())); err != nil {
+	if err := w.conn.JetStream().DeleteStream(w.context(), "KV_"+streams.RegistryBucket(w.conn.Subjects())); err != nil {
 		t.Fatal(err)
 	}
 	w.serves(s)

@@ -14,6 +14,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/contracts"
 	"agentd/sdk"
 )
@@ -46,9 +47,9 @@ type serving struct {
 // run serves until ctx ends and the handlers have finished.
 func (s *serving) run(ctx context.Context) {
 	var background sync.WaitGroup
-	var consumers []broker.ConsumerRef
+	var consumers []streams.ConsumerRef
 	for _, domain := range s.domains {
-		ref := broker.ServiceConsumer(domain, s.contract.Type)
+		ref := streams.ServiceConsumer(domain, s.contract.Type)
 		consumers = append(consumers, ref)
 		background.Go(func() { s.announceMissing(ctx, ref) })
 		defer s.listenVoid(domain)()
@@ -59,7 +60,7 @@ func (s *serving) run(ctx context.Context) {
 }
 
 // announceMissing says what to do about a consumer that does not exist, on any of the streams that calls are divided into. It is waited for.
-func (s *serving) announceMissing(ctx context.Context, ref broker.ConsumerRef) {
+func (s *serving) announceMissing(ctx context.Context, ref streams.ConsumerRef) {
 	parts, err := s.conn.Reading(ctx, ref)
 	exists := err == nil
 	for i := 0; i < len(parts) && exists && err == nil; i++ {
@@ -198,7 +199,7 @@ func (s *serving) ack(d broker.Delivery) {
 func (s *serving) reject(ctx context.Context, d broker.Delivery, problem error) {
 	s.log.Warn("message is not a call and is dead-lettered", "subject", d.Subject(), "error", problem)
 	domain := s.domains[slices.IndexFunc(s.domains, func(domain string) bool { // each has its consumer
-		return broker.ServiceConsumer(domain, s.contract.Type).Name == d.Consumer()
+		return streams.ServiceConsumer(domain, s.contract.Type).Name == d.Consumer()
 	})]
 	if err := s.conn.DeadCall(ctx, d, domain, s.contract.Type, sdk.AsError(problem).Code, problem.Error()); err != nil {
 		s.log.Error("dead letter could not be stored; it will be tried again", "subject", d.Subject(), "error", err)

@@ -17,6 +17,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/sdk"
 )
 
@@ -42,7 +43,7 @@ type Server struct {
 	// Observer is told of every call; nil is nobody. One that makes spans and metrics is telemetry.Start of sdk/telemetry.
 	Observer Observer
 
-	// For tests: conn is used instead of a connection of its own; for the others see serving. 0 is broker.CallHeartbeat.
+	// For tests: conn is used instead of a connection of its own; for the others see serving. 0 is streams.CallHeartbeat.
 	conn                *broker.Conn
 	heartbeat, patience time.Duration
 	// withDeadline is context.WithDeadline when nil.
@@ -128,7 +129,7 @@ func (o Server) bind(services []*Service) ([]*serving, error) {
 	}
 	var bound []*serving
 	var faults []sdk.Fault
-	taken := map[broker.ConsumerRef]bool{}
+	taken := map[streams.ConsumerRef]bool{}
 	for i, s := range services {
 		if s == nil || len(s.versions) == 0 {
 			faults = append(faults, sdk.Fault{Path: fmt.Sprintf("services[%d]", i), Expected: "a service that New has made", Got: "none"})
@@ -137,7 +138,7 @@ func (o Server) bind(services []*Service) ([]*serving, error) {
 		handlers, found := s.bind()
 		faults = append(faults, found...)
 		for _, domain := range s.domains {
-			ref := broker.ServiceConsumer(domain, s.contract.Type)
+			ref := streams.ServiceConsumer(domain, s.contract.Type)
 			if taken[ref] {
 				faults = append(faults, sdk.Fault{Path: s.contract.Type, Expected: "one service of " + ref.Name, Got: "two"})
 			}
@@ -145,7 +146,7 @@ func (o Server) bind(services []*Service) ([]*serving, error) {
 		}
 		bound = append(bound, &serving{
 			Service: s, handlers: handlers, log: o.Logger.With("service", s.contract.Type), grace: o.Grace,
-			active: newActiveCalls(), hands: newHands(), observer: o.Observer, heartbeat: cmp.Or(o.heartbeat, broker.CallHeartbeat), patience: cmp.Or(o.patience, broker.CallHeartbeat),
+			active: newActiveCalls(), hands: newHands(), observer: o.Observer, heartbeat: cmp.Or(o.heartbeat, streams.CallHeartbeat), patience: cmp.Or(o.patience, streams.CallHeartbeat),
 			withDeadline: o.withDeadline,
 		})
 	}

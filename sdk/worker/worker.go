@@ -18,6 +18,8 @@ import (
 	"agentd/internal/answers"
 	"agentd/internal/approval"
 	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 	"agentd/internal/catalog"
 	"agentd/internal/contracts"
 	"agentd/internal/llm"
@@ -342,28 +344,28 @@ func (s *serving) prepare(ctx context.Context, conn *broker.Conn) error {
 	if s.Provision {
 		return s.provision(ctx, conn)
 	}
-	findings, err := conn.Verify(ctx, s.plan())
+	findings, err := provision.Verify(ctx, conn, s.plan())
 	if err != nil {
 		return err
 	}
 	for _, f := range findings {
-		if f.Code == broker.FindingNotPermitted {
+		if f.Code == finding.CodeNotPermitted {
 			return sdk.Errorf(sdk.CodePermissionDenied, "%s; connect as the workers' user (docs/security.md)", f.Message)
 		}
 		if f.Severity != finding.SeverityError {
 			s.Logger.Warn("the broker is not as it should be", "finding", f.Text(), "remedy", f.Remedy)
 		}
 	}
-	return broker.Problem(findings)
+	return provision.Problem(findings)
 }
 
-func (s *serving) plan() broker.Plan {
+func (s *serving) plan() provision.Plan {
 	specs := make([]sdk.AgentSpec, len(s.Agents))
 	for i, a := range s.Agents {
 		specs[i] = a.Spec
 	}
 	plan := worker.Plan(specs)
-	plan.Replicas, plan.Partitions, plan.PersistMode = s.Replicas, s.Partitions, broker.PersistMode(s.PersistMode)
+	plan.Replicas, plan.Partitions, plan.PersistMode = s.Replicas, s.Partitions, streams.PersistMode(s.PersistMode)
 	plan.Cold = s.RedisURL != "" && s.Hot > 0
 	reconciled := max(cmp.Or(s.ReconcileEvery, sdk.DefaultReconcile), 0)
 	plan.Unreconciled = reconciled == 0
@@ -373,7 +375,7 @@ func (s *serving) plan() broker.Plan {
 }
 
 func (s *serving) provision(ctx context.Context, conn *broker.Conn) error {
-	changes, err := conn.Provision(ctx, s.plan())
+	changes, err := provision.Apply(ctx, conn, s.plan())
 	for _, c := range changes {
 		s.Logger.Info("provisioned", "kind", c.Kind, "name", c.Name, "action", c.Action)
 	}

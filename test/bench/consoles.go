@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"agentd/internal/bench"
-	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
 )
 
 var followed = regexp.MustCompile(`sse-connect="([^"]+)"`)
@@ -32,7 +32,7 @@ func consoles(ctx context.Context, pages, concurrency int, duration time.Duratio
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	if _, err := s.Control.Provision(ctx, broker.Plan{Index: true}); err != nil {
+	if _, err := provision.Apply(ctx, s.Control, provision.Plan{Index: true}); err != nil {
 		return err
 	}
 	address, stop, err := startConsole(ctx, s.url)

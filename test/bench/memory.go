@@ -12,6 +12,8 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/broker/embedded"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 	"agentd/sdk/wire"
 )
 
@@ -36,7 +38,7 @@ func memory(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	if _, err := conn.Provision(ctx, broker.Plan{}); err != nil {
+	if _, err := provision.Apply(ctx, conn, provision.Plan{}); err != nil {
 		return err
 	}
 	const columns = "%10v %14v %16v %18v %11v\n"
@@ -57,7 +59,7 @@ func memory(ctx context.Context) (err error) {
 		if step > 0 {
 			subject = float64(now.HeapAlloc-first.HeapAlloc) / float64(step*each)
 		}
-		kept, err := conn.ZoneState(ctx, broker.ZoneIn)
+		kept, err := conn.ZoneState(ctx, streams.In)
 		if err != nil {
 			return err
 		}

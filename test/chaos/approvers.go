@@ -12,6 +12,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/sdk"
 )
@@ -57,10 +58,10 @@ type approvers struct {
 func (p *approvers) decide(ctx context.Context, background *sync.WaitGroup) {
 	p.conn.Consume(ctx, broker.ConsumeOptions{
 		Consumers: p.layout.Consumers(
-			broker.ServiceConsumer(sdk.HumanDomain, sdk.TypePermissionRequest),
-			broker.ServiceConsumer(bossDomain, sdk.TypePermissionRequest),
-			broker.ServiceConsumer(sdk.HumanDomain, sdk.TypePlanReview),
-			broker.ServiceConsumer(bossDomain, sdk.TypePlanReview),
+			streams.ServiceConsumer(sdk.HumanDomain, sdk.TypePermissionRequest),
+			streams.ServiceConsumer(bossDomain, sdk.TypePermissionRequest),
+			streams.ServiceConsumer(sdk.HumanDomain, sdk.TypePlanReview),
+			streams.ServiceConsumer(bossDomain, sdk.TypePlanReview),
 		),
 		Slots: 64, Grace: time.Second,
 		Handle: func(_ context.Context, d broker.Delivery) { p.handle(ctx, d, background) },
@@ -140,7 +141,7 @@ func (r *report) countDecisions() {
 			made[n.Call] = true
 		}
 	}
-	for _, m := range r.messages[broker.ZoneOut] {
+	for _, m := range r.messages[streams.Out] {
 		if address, err := subjects.Parse(m.Subject); err == nil && address.Kind == wire.KindOut {
 			ref, _ := wire.ParseCallRef(address.Call.Call) // a worker's own
 			made[ref.ID] = true

@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/sdk/wire"
 	"agentd/test/cluster"
@@ -109,11 +109,11 @@ func TestRecovery_IsFromADeathToTheNextProgressOfItsRun(t *testing.T) {
 // What a worker asked a model in vain, no entry tells: of a message that came again, and of an answer that others overtook.
 func TestUntold_AreMessagesOfWhichNoEntryTells(t *testing.T) {
 	t.Parallel()
-	at := func(z broker.Zone, sequence uint64) core.Cause {
-		return core.Cause{Stream: broker.StreamName(subjects, z), Sequence: sequence}
+	at := func(z streams.Zone, sequence uint64) core.Cause {
+		return core.Cause{Stream: streams.Name(subjects, z), Sequence: sequence}
 	}
-	start, again, joint, overtaken, late, timer := at(broker.ZoneStart, 1), at(broker.ZoneStart, 2), at(broker.ZoneIn, 1), at(broker.ZoneIn, 2),
-		at(broker.ZoneIn, 3), at(broker.ZoneTimer, 1)
+	start, again, joint, overtaken, late, timer := at(streams.Start, 1), at(streams.Start, 2), at(streams.In, 1), at(streams.In, 2),
+		at(streams.In, 3), at(streams.Timer, 1)
 	run := wire.NewRunKey("one")
 	e := &evidence{world: &world{}, record: &record{}, drives: map[core.Cause]wire.RunKey{}, journals: map[wire.RunKey][]core.Entry{run: {
 		{Cause: start}, {Cause: joint, Change: core.Change{Absorbed: &core.Change{}}}, {Cause: overtaken}, {Cause: timer},

@@ -14,6 +14,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/sdk"
@@ -175,9 +176,9 @@ func (c *clients) amnesia(ctx context.Context, s *scenario) {
 	sequence := c.publish(ctx, subjects.Reply(address), wire.Event{
 		ID: "a-" + call.ID, Source: call.Type, Type: call.Type + ".done", Subject: head.Run, ParentID: call.ID, Data: json.RawMessage(`{}`),
 	})
-	stream := broker.StreamName(subjects, c.layout.OfRun(broker.ZoneIn, key))
+	stream := streams.Name(subjects, c.layout.OfRun(streams.In, key))
 	letter := subjects.DeadLetter(sdk.CodeUnknownRun, stream, sequence)
-	for !c.exists(ctx, broker.ZoneDLQ, letter) {
+	for !c.exists(ctx, streams.DLQ, letter) {
 		if pause(ctx, 100*time.Millisecond); ctx.Err() != nil {
 			c.record.violate("the answer to lost run %s is not a dead letter: %s", in.event.Subject, letter)
 			return
@@ -225,7 +226,7 @@ func (c *clients) awaitWaiting(ctx context.Context, key wire.RunKey) (core.Head,
 
 // awaitAcked waits until an init event is surely acked.
 func (c *clients) awaitAcked(ctx context.Context, in *initEvent) bool {
-	ref := broker.AgentConsumers(in.agent)[0] // that of init events
+	ref := streams.AgentConsumers(in.agent)[0] // that of init events
 	for ctx.Err() == nil {
 		state, err := c.consumer(ctx, ref)
 		if err == nil && state.removed(in.sequence) {
@@ -240,7 +241,7 @@ func (c *clients) awaitAcked(ctx context.Context, in *initEvent) bool {
 func (c *clients) await(ctx context.Context) {
 	for ctx.Err() == nil {
 		// From the beginning, each time: what was seen before is known by its sequence.
-		err := c.conn.Watch(ctx, broker.ZoneDone, []string{subjects.All(wire.KindDone)}, true, func(d broker.Delivery) bool {
+		err := c.conn.Watch(ctx, streams.Done, []string{subjects.All(wire.KindDone)}, func(d broker.Delivery) bool {
 			c.done(d)
 			return true
 		})

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/test/cluster"
 	"agentd/test/proxy"
 )
@@ -39,7 +39,7 @@ const leastJump, mostJump = 5 * time.Second, 45 * time.Second
 
 // jump has the clock of a server that dates or fires what runs wait for jump ahead or back, and be set right later.
 func (n *nemesis) jump(ctx context.Context, _ *cluster.Cluster, rng *rand.Rand) error {
-	zones := []broker.Zone{broker.ZoneTimer, broker.ZoneStart, broker.ZoneRun}
+	zones := []streams.Zone{streams.Timer, streams.Start, streams.Run}
 	node, err := n.leader(ctx, zones[rng.IntN(len(zones))])
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (n *nemesis) killMeta(ctx context.Context, c *cluster.Cluster, _ *rand.Rand
 }
 
 func (n *nemesis) killJournals(ctx context.Context, _ *cluster.Cluster, _ *rand.Rand) error {
-	node, err := n.leader(ctx, broker.ZoneRun)
+	node, err := n.leader(ctx, streams.Run)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (n *nemesis) killJournals(ctx context.Context, _ *cluster.Cluster, _ *rand.
 }
 
 func (n *nemesis) killOther(ctx context.Context, _ *cluster.Cluster, rng *rand.Rand) error {
-	zones := []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDone, broker.ZoneTimer}
+	zones := []streams.Zone{streams.Start, streams.In, streams.Out, streams.Done, streams.Timer}
 	node, err := n.leader(ctx, zones[rng.IntN(len(zones))])
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (n *nemesis) killOther(ctx context.Context, _ *cluster.Cluster, rng *rand.R
 }
 
 func (n *nemesis) freezeJournals(ctx context.Context, _ *cluster.Cluster, rng *rand.Rand) error {
-	node, err := n.leader(ctx, broker.ZoneRun)
+	node, err := n.leader(ctx, streams.Run)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (n *nemesis) freezeJournals(ctx context.Context, _ *cluster.Cluster, rng *r
 }
 
 func (n *nemesis) cutOffJournals(ctx context.Context, _ *cluster.Cluster, rng *rand.Rand) error {
-	node, err := n.leader(ctx, broker.ZoneRun)
+	node, err := n.leader(ctx, streams.Run)
 	if err != nil {
 		return err
 	}
@@ -167,8 +167,8 @@ func (n *nemesis) leaveOne(ctx context.Context, c *cluster.Cluster, rng *rand.Ra
 }
 
 // leader is the server that leads the first of the streams that a zone is divided into.
-func (w *world) leader(ctx context.Context, z broker.Zone) (*cluster.Node, error) {
-	stream, err := w.conn.JetStream().Stream(ctx, broker.StreamName(subjects, w.layout.Zones(z)[0]))
+func (w *world) leader(ctx context.Context, z streams.Zone) (*cluster.Node, error) {
+	stream, err := w.conn.JetStream().Stream(ctx, streams.Name(subjects, w.layout.Zones(z)[0]))
 	if err != nil {
 		return nil, err
 	}

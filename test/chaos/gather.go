@@ -13,7 +13,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/audit"
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/sdk"
@@ -66,7 +66,7 @@ func (w *world) ask(ctx context.Context, what string, request, answer any) error
 }
 
 // get asks the stream of a zone for one message; found is false when there is none.
-func (w *world) get(ctx context.Context, z broker.Zone, request map[string]any) (m stored, found bool, err error) {
+func (w *world) get(ctx context.Context, z streams.Zone, request map[string]any) (m stored, found bool, err error) {
 	var answer struct {
 		Error *struct {
 			Code        int    `json:"code"`
@@ -74,7 +74,7 @@ func (w *world) get(ctx context.Context, z broker.Zone, request map[string]any) 
 		} `json:"error"`
 		Message stored `json:"message"`
 	}
-	stream := broker.StreamName(subjects, z)
+	stream := streams.Name(subjects, z)
 	if err := w.ask(ctx, "STREAM.MSG.GET."+stream, request, &answer); err != nil {
 		return stored{}, false, err
 	}
@@ -89,13 +89,13 @@ func (w *world) get(ctx context.Context, z broker.Zone, request map[string]any) 
 }
 
 // exists reports whether something is on a subject.
-func (w *world) exists(ctx context.Context, z broker.Zone, subject string) bool {
+func (w *world) exists(ctx context.Context, z streams.Zone, subject string) bool {
 	_, found, err := w.get(ctx, w.layout.Holding(z, subject)[0], map[string]any{"last_by_subj": subject})
 	return err == nil && found
 }
 
 // messages reads all of a zone's messages on a filter.
-func (w *world) messages(ctx context.Context, z broker.Zone, filter string) ([]stored, error) {
+func (w *world) messages(ctx context.Context, z streams.Zone, filter string) ([]stored, error) {
 	var all []stored
 	for _, part := range w.layout.Zones(z) {
 		for next := uint64(1); ; {
@@ -130,12 +130,12 @@ func (c consumerState) removed(sequence uint64) bool {
 }
 
 // consumers returns the state of every consumer of workers.
-func (w *world) consumers(ctx context.Context) (map[broker.ConsumerRef]consumerState, error) {
-	refs := []broker.ConsumerRef{{Zone: broker.ZoneStart, Name: broker.UnroutedConsumer}}
+func (w *world) consumers(ctx context.Context) (map[streams.ConsumerRef]consumerState, error) {
+	refs := []streams.ConsumerRef{{Zone: streams.Start, Name: streams.UnroutedConsumer}}
 	for _, s := range specs() {
-		refs = append(refs, broker.AgentConsumers(s.Name)...)
+		refs = append(refs, streams.AgentConsumers(s.Name)...)
 	}
-	states := map[broker.ConsumerRef]consumerState{}
+	states := map[streams.ConsumerRef]consumerState{}
 	for _, ref := range w.layout.Consumers(refs...) {
 		var err error
 		if states[ref], err = w.consumer(ctx, ref); err != nil {
@@ -145,12 +145,12 @@ func (w *world) consumers(ctx context.Context) (map[broker.ConsumerRef]consumerS
 	return states, nil
 }
 
-func (w *world) consumer(ctx context.Context, ref broker.ConsumerRef) (consumerState, error) {
+func (w *world) consumer(ctx context.Context, ref streams.ConsumerRef) (consumerState, error) {
 	var answer struct {
 		consumerState
 		Error any `json:"error"`
 	}
-	err := w.ask(ctx, "CONSUMER.INFO."+broker.StreamName(subjects, ref.Zone)+"."+ref.Name, struct{}{}, &answer)
+	err := w.ask(ctx, "CONSUMER.INFO."+streams.Name(subjects, ref.Zone)+"."+ref.Name, struct{}{}, &answer)
 	if err == nil && answer.Error != nil {
 		err = fmt.Errorf("consumer %s: %v", ref.Name, answer.Error)
 	}
@@ -163,10 +163,10 @@ type evidence struct {
 	record   *record
 	checker  *audit.Checker
 	journals map[wire.RunKey][]core.Entry
-	messages map[broker.Zone][]stored
+	messages map[streams.Zone][]stored
 	// there are those that their streams have at the end, and gone the others.
-	there, gone map[broker.Zone][]stored
-	acked       map[broker.ConsumerRef]consumerState
+	there, gone map[streams.Zone][]stored
+	acked       map[streams.ConsumerRef]consumerState
 	// skipped are inputs of runs whose journals were deleted; of the others, drives has the run that each lets go on.
 	skipped map[core.Cause]bool
 	drives  map[core.Cause]wire.RunKey
@@ -175,12 +175,12 @@ type evidence struct {
 // check tells the checker everything, in an order that respects causes, and returns what was violated.
 func (w *world) check(ctx context.Context) (*evidence, []audit.Violation, error) {
 	e := &evidence{
-		world: w, record: w.record, checker: audit.New(subjects), journals: map[wire.RunKey][]core.Entry{}, messages: map[broker.Zone][]stored{},
-		there: map[broker.Zone][]stored{}, gone: map[broker.Zone][]stored{}, skipped: map[core.Cause]bool{}, drives: map[core.Cause]wire.RunKey{},
+		world: w, record: w.record, checker: audit.New(subjects), journals: map[wire.RunKey][]core.Entry{}, messages: map[streams.Zone][]stored{},
+		there: map[streams.Zone][]stored{}, gone: map[streams.Zone][]stored{}, skipped: map[core.Cause]bool{}, drives: map[core.Cause]wire.RunKey{},
 	}
-	for _, z := range []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDone, broker.ZoneDLQ, broker.ZoneTimer} {
+	for _, z := range []streams.Zone{streams.Start, streams.In, streams.Out, streams.Done, streams.DLQ, streams.Timer} {
 		filter := ">"
-		if z == broker.ZoneTimer {
+		if z == streams.Timer {
 			filter = subjects.All(wire.KindFire)
 		}
 		there, err := w.messages(ctx, z, filter)
@@ -221,7 +221,7 @@ func (w *world) check(ctx context.Context) (*evidence, []audit.Violation, error)
 // inputs tells of all messages that workers consume.
 func (e *evidence) inputs() []audit.Message {
 	var all []audit.Message
-	for _, z := range []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneTimer} {
+	for _, z := range []streams.Zone{streams.Start, streams.In, streams.Out, streams.Timer} {
 		heard := e.heard(z)
 		for i := range heard {
 			m := &heard[i]
@@ -230,9 +230,9 @@ func (e *evidence) inputs() []audit.Message {
 			address, err := subjects.Parse(m.Subject)
 			switch {
 			case err != nil:
-			case z == broker.ZoneOut && !servedByAgent(address.Call):
+			case z == streams.Out && !servedByAgent(address.Call):
 				continue
-			case z == broker.ZoneTimer:
+			case z == streams.Timer:
 				var fired struct {
 					Due int64 `json:"due"`
 				}
@@ -315,7 +315,7 @@ func (e *evidence) readJournal(ctx context.Context, reader *runner.Runner, run w
 
 // published tells of all events that workers published: calls and their ends, terminal events, and the answers of agents.
 func (e *evidence) published() {
-	for _, z := range []broker.Zone{broker.ZoneOut, broker.ZoneDone, broker.ZoneIn} {
+	for _, z := range []streams.Zone{streams.Out, streams.Done, streams.In} {
 		for i := range e.messages[z] {
 			m := &e.messages[z][i]
 			address, err := subjects.Parse(m.Subject)
@@ -323,7 +323,7 @@ func (e *evidence) published() {
 				e.record.violate("a message on %s: %v", m.Subject, err)
 				continue
 			}
-			if e.clients.forgotten(address.Run) || z == broker.ZoneIn && (address.Kind != wire.KindIn || !servedByAgent(address.Call)) {
+			if e.clients.forgotten(address.Run) || z == streams.In && (address.Kind != wire.KindIn || !servedByAgent(address.Call)) {
 				continue
 			}
 			ev := m.event()
@@ -339,15 +339,15 @@ func (e *evidence) published() {
 // deadLetters tells of all dead letters.
 func (e *evidence) deadLetters() {
 	prefix := strings.TrimSuffix(subjects.All(wire.KindDLQ), ">")
-	for i := range e.messages[broker.ZoneDLQ] {
-		tokens := strings.Split(strings.TrimPrefix(e.messages[broker.ZoneDLQ][i].Subject, prefix), ".")
+	for i := range e.messages[streams.DLQ] {
+		tokens := strings.Split(strings.TrimPrefix(e.messages[streams.DLQ][i].Subject, prefix), ".")
 		sequence, err := strconv.ParseUint(tokens[len(tokens)-1], 10, 64)
 		if err != nil || len(tokens) != 3 {
-			e.record.violate("a dead letter on %s", e.messages[broker.ZoneDLQ][i].Subject)
+			e.record.violate("a dead letter on %s", e.messages[streams.DLQ][i].Subject)
 			continue
 		}
 		if sdk.Code(tokens[0]) == sdk.CodeInternal || sdk.Code(tokens[0]) == sdk.CodeConflict {
-			e.record.violate("dead letter %s: %s", e.messages[broker.ZoneDLQ][i].Subject, e.messages[broker.ZoneDLQ][i].Header)
+			e.record.violate("dead letter %s: %s", e.messages[streams.DLQ][i].Subject, e.messages[streams.DLQ][i].Header)
 		}
 		stream := strings.ToUpper(tokens[1])
 		if !e.skipped[core.Cause{Stream: stream, Sequence: sequence}] {
@@ -397,8 +397,8 @@ func (e *evidence) untold() map[wire.RunKey][]core.Cause {
 		}
 	}
 	answers := map[string]bool{}
-	for _, z := range e.layout.Zones(broker.ZoneIn) {
-		answers[broker.StreamName(subjects, z)] = true
+	for _, z := range e.layout.Zones(streams.In) {
+		answers[streams.Name(subjects, z)] = true
 	}
 	untold := map[wire.RunKey][]core.Cause{}
 	for cause, times := range given {
@@ -428,14 +428,14 @@ func (e *evidence) awaitRemoved(ctx context.Context, inputs []audit.Message) err
 func (e *evidence) removed(in audit.Message) bool {
 	address, err := subjects.Parse(in.Subject)
 	for ref, state := range e.acked {
-		if broker.StreamName(subjects, ref.Zone) != in.Stream || state.removed(in.Sequence) {
+		if streams.Name(subjects, ref.Zone) != in.Stream || state.removed(in.Sequence) {
 			continue
 		}
 		agent := address.Agent
-		if slices.Contains(e.layout.Zones(broker.ZoneOut), ref.Zone) {
+		if slices.Contains(e.layout.Zones(streams.Out), ref.Zone) {
 			agent = childAgent
 		}
-		if err != nil || ref.Name == broker.UnroutedConsumer || slices.Contains(e.layout.Consumers(broker.AgentConsumers(agent)...), ref) {
+		if err != nil || ref.Name == streams.UnroutedConsumer || slices.Contains(e.layout.Consumers(streams.AgentConsumers(agent)...), ref) {
 			return false
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/sdk/wire"
 )
 
@@ -82,7 +83,7 @@ const settledAfter = 15 * time.Second
 func (w *world) commands(ctx context.Context, conn *broker.Conn) {
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := conn.Deliveries(ctx, broker.ZoneDLQ, []string{subjects.All(wire.KindDLQ)}, func(broker.Delivery) bool { return false })
+		err := conn.Deliveries(ctx, streams.DLQ, []string{subjects.All(wire.KindDLQ)}, func(broker.Delivery) bool { return false })
 		if ctx.Err() != nil {
 			return
 		}

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/test/cluster"
 )
 
@@ -41,7 +41,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "chaos: -cluster is 1 or 3, and 1 with -set-back: a cluster has no such streams")
 		os.Exit(2)
 	}
-	layout, err := broker.NewLayout(*partitions)
+	layout, err := streams.NewLayout(*partitions)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos: -partitions:", err)
 		os.Exit(2)

@@ -16,6 +16,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/test/proxy"
 )
 
@@ -295,7 +296,7 @@ func (n *nemesis) timers(all context.Context, rng *rand.Rand, background *sync.W
 			}
 		})
 	}
-	notTimers := []string{broker.LeaseToken, broker.ParkedToken}
+	notTimers := []string{streams.LeaseToken, streams.ParkedToken}
 	watch := func(d broker.Delivery) bool {
 		// Leases and the marks of parked runs are on the same stream.
 		if slices.Contains(notTimers, strings.Split(d.Subject(), ".")[2]) {
@@ -328,7 +329,7 @@ func (n *nemesis) timers(all context.Context, rng *rand.Rand, background *sync.W
 	}
 	filter := []string{subjects.All(wire.KindTimer)}
 	for n.hurting.Err() == nil {
-		if err := n.conn.Watch(n.hurting, broker.ZoneTimer, filter, false, watch); err != nil {
+		if err := n.conn.WatchNew(n.hurting, streams.Timer, filter, watch); err != nil {
 			pause(n.hurting, 200*time.Millisecond) // the server is away
 		}
 	}

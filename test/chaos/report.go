@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"agentd/internal/audit"
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -316,7 +316,7 @@ func (r *report) publishedAgain() (again, all int) {
 // storedTwice counts events of workers that are on their stream more than once.
 func (r *report) storedTwice() int {
 	twice, seen := 0, map[string]bool{}
-	for _, z := range []broker.Zone{broker.ZoneOut, broker.ZoneDone} {
+	for _, z := range []streams.Zone{streams.Out, streams.Done} {
 		for _, m := range r.messages[z] {
 			if seen[m.Subject] {
 				twice++

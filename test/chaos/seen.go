@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -24,7 +25,7 @@ const (
 // seen are the messages of the zones from which workers remove some, as they came. Safe for concurrent use.
 type seen struct {
 	mu sync.Mutex
-	by map[broker.Zone]map[storage]stored
+	by map[streams.Zone]map[storage]stored
 }
 
 // storage is when a message was stored, and where: a server that has forgotten one stores another there later.
@@ -37,14 +38,14 @@ type storage struct {
 func (m *stored) storage() storage { return storage{m.stream, m.Sequence, m.Time.UnixMilli()} }
 
 // purged are the zones from which workers remove what nobody needs any more, each with what is looked at there.
-func purged() map[broker.Zone]string {
-	return map[broker.Zone]string{broker.ZoneOut: ">", broker.ZoneTimer: subjects.All(wire.KindFire)}
+func purged() map[streams.Zone]string {
+	return map[streams.Zone]string{streams.Out: ">", streams.Timer: subjects.All(wire.KindFire)}
 }
 
 // see keeps all messages of a zone until ctx ends, also those that are removed later.
-func (w *world) see(ctx context.Context, z broker.Zone, filter string) {
+func (w *world) see(ctx context.Context, z streams.Zone, filter string) {
 	for ctx.Err() == nil {
-		err := w.conn.Watch(ctx, z, []string{filter}, true, func(d broker.Delivery) bool {
+		err := w.conn.Watch(ctx, z, []string{filter}, func(d broker.Delivery) bool {
 			w.seen.add(z, stored{
 				Subject: d.Subject(), Sequence: d.Sequence(), Data: d.Data(), Time: time.UnixMilli(d.Received()), stream: d.Stream(), read: d.Headers(),
 			})
@@ -56,11 +57,11 @@ func (w *world) see(ctx context.Context, z broker.Zone, filter string) {
 	}
 }
 
-func (s *seen) add(z broker.Zone, m stored) {
+func (s *seen) add(z streams.Zone, m stored) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.by == nil {
-		s.by = map[broker.Zone]map[storage]stored{}
+		s.by = map[streams.Zone]map[storage]stored{}
 	}
 	if s.by[z] == nil {
 		s.by[z] = map[storage]stored{}
@@ -69,7 +70,7 @@ func (s *seen) add(z broker.Zone, m stored) {
 }
 
 // with returns the messages of a zone that were seen, with those that are there, in order, and which of them are gone.
-func (s *seen) with(z broker.Zone, there []stored) (all, gone []stored) {
+func (s *seen) with(z streams.Zone, there []stored) (all, gone []stored) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	by := maps.Clone(s.by[z])
@@ -98,7 +99,7 @@ func (e *evidence) removals() {
 				continue
 			}
 			journal := e.journals[address.Run]
-			if z == broker.ZoneTimer {
+			if z == streams.Timer {
 				continue // it is gone once it was handled
 			}
 			if len(journal) == 0 || journal[len(journal)-1].Head.Status != core.StatusDone {
@@ -112,8 +113,8 @@ func (e *evidence) removals() {
 		e.record.count("messages that nobody needed any more removed: "+string(z), len(e.gone[z]))
 	}
 	first := map[string]uint64{}
-	for i := range e.messages[broker.ZoneOut] {
-		m := &e.messages[broker.ZoneOut][i]
+	for i := range e.messages[streams.Out] {
+		m := &e.messages[streams.Out][i]
 		if at, twice := first[m.Subject]; twice {
 			e.record.violate("%s was published at %d and again at %d", m.Subject, at, m.Sequence)
 		}

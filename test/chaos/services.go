@@ -11,6 +11,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/sdk"
 )
 
@@ -24,11 +25,11 @@ type services struct {
 
 // serve answers until ctx ends.
 func (s *services) serve(ctx context.Context) {
-	refs := []broker.ConsumerRef{
-		broker.ServiceConsumer("", bookType), broker.ServiceConsumer("", payType), broker.ServiceConsumer(sdk.HumanDomain, sdk.TypeQuestion),
+	refs := []streams.ConsumerRef{
+		streams.ServiceConsumer("", bookType), streams.ServiceConsumer("", payType), streams.ServiceConsumer(sdk.HumanDomain, sdk.TypeQuestion),
 	}
 	for _, domain := range quoteDomains {
-		refs = append(refs, broker.ServiceConsumer(domain, quoteType))
+		refs = append(refs, streams.ServiceConsumer(domain, quoteType))
 	}
 	s.conn.Consume(ctx, broker.ConsumeOptions{Consumers: s.layout.Consumers(refs...), Slots: 64, Grace: time.Second, Handle: s.handle})
 }

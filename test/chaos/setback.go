@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/sdk/wire"
 	"agentd/test/setback"
 )
@@ -23,7 +24,7 @@ func (n *nemesis) killed(s *server, rng *rand.Rand) error {
 	}
 	n.record.fault("SIGKILL to " + s.name + ", and streams set back")
 	dir := filepath.Join(n.dir, "nats")
-	older := map[broker.Zone]setback.Files{}
+	older := map[streams.Zone]setback.Files{}
 	for _, z := range setback.Zones(n.layout) {
 		files, err := setback.Take(dir, z)
 		if err != nil {
@@ -79,12 +80,12 @@ func (e *evidence) forgotten() {
 				unsure[position{m.stream, m.Sequence}] = true
 			}
 		}
-		streams := map[string]bool{}
+		ours := map[string]bool{}
 		for _, part := range e.layout.Zones(z) {
-			streams[broker.StreamName(subjects, part)] = true
+			ours[streams.Name(subjects, part)] = true
 		}
 		for _, n := range e.record.snapshot().notes {
-			if at := (position{n.Stream, n.Sequence}); n.Kind == noteDelivered && streams[n.Stream] && known[at] != n.Subject {
+			if at := (position{n.Stream, n.Sequence}); n.Kind == noteDelivered && ours[n.Stream] && known[at] != n.Subject {
 				unsure[at] = true
 			}
 		}
@@ -97,7 +98,7 @@ func (e *evidence) forgotten() {
 
 // heard are the messages of a zone that workers were given, as far as that is sure: where a server forgets, what is gone may have been
 // forgotten before anybody was given it.
-func (e *evidence) heard(z broker.Zone) []stored {
+func (e *evidence) heard(z streams.Zone) []stored {
 	if e.setsBack {
 		return e.there[z]
 	}
@@ -108,7 +109,7 @@ func (e *evidence) heard(z broker.Zone) []stored {
 // given. Workers remove calls of runs that have ended meanwhile, so what is missing is looked for once more.
 func (e *evidence) madeAgain(ctx context.Context) {
 	there := map[string]bool{}
-	for _, z := range broker.Rebuildable {
+	for _, z := range streams.Rebuildable {
 		for i := range e.there[z] {
 			there[e.there[z][i].Subject] = true
 		}
@@ -118,13 +119,13 @@ func (e *evidence) madeAgain(ctx context.Context) {
 			e.record.violate("the terminal event of %s was forgotten: %s", in.event.ID, subject)
 		}
 	}
-	for i := range e.gone[broker.ZoneOut] {
-		address, err := subjects.Parse(e.gone[broker.ZoneOut][i].Subject)
+	for i := range e.gone[streams.Out] {
+		address, err := subjects.Parse(e.gone[streams.Out][i].Subject)
 		if err != nil || address.Kind != wire.KindVoid {
 			continue
 		}
 		call, void := subjects.Call(address.Call), subjects.Void(address.Call)
-		if there[call] && !there[void] && !e.exists(ctx, broker.ZoneOut, void) && e.exists(ctx, broker.ZoneOut, call) {
+		if there[call] && !there[void] && !e.exists(ctx, streams.Out, void) && e.exists(ctx, streams.Out, call) {
 			e.record.violate("a call is there whose void was forgotten: %s", call)
 		}
 	}

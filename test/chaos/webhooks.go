@@ -13,7 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 	"agentd/internal/desk"
 	"agentd/internal/desk/webhook"
 	asks "agentd/internal/requests"
@@ -131,10 +132,10 @@ func (h *webhooks) all() []webhook.Target {
 }
 
 // plan has all of them told what people are asked.
-func (h *webhooks) plan() []broker.WebhookPlan {
-	var plans []broker.WebhookPlan
+func (h *webhooks) plan() []provision.Webhook {
+	var plans []provision.Webhook
 	for _, one := range h.all() {
-		plans = append(plans, broker.WebhookPlan{Name: one.Name(), Domains: asksIn})
+		plans = append(plans, provision.Webhook{Name: one.Name(), Domains: asksIn})
 	}
 	return plans
 }
@@ -271,7 +272,7 @@ func (w *world) feel(ctx context.Context) {
 // unheard counts the requests of which the server has not had the healthy webhook told at all.
 func (w *world) unheard(ctx context.Context) (int, error) {
 	n := 0
-	for _, ref := range w.layout.Consumers(broker.WebhookConsumer(w.webhooks.healthy().Name())) {
+	for _, ref := range w.layout.Consumers(streams.WebhookConsumer(w.webhooks.healthy().Name())) {
 		state, err := w.consumer(ctx, ref)
 		if err != nil {
 			return 0, err

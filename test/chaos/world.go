@@ -20,6 +20,8 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 	"agentd/internal/runner"
 	"agentd/internal/worker"
 	"agentd/test/cluster"
@@ -43,7 +45,7 @@ type options struct {
 	// running is how many runs clients keep going.
 	running int
 	// layout is how streams are divided.
-	layout broker.Layout
+	layout streams.Layout
 	// clustered has three NATS servers in place of one.
 	clustered bool
 	// setsBack has the server confirm calls, terminal events and timers before they are written, and come back to older files of these.
@@ -102,14 +104,14 @@ func open(ctx context.Context, o options) (_ *world, err error) {
 	}
 	plan := worker.Plan(specs())
 	plan.Webhooks = w.webhooks.plan()
-	plan.AckWait, plan.PersistMode, plan.Partitions = ackWait, broker.PersistDefault, w.layout.Partitions()
+	plan.AckWait, plan.PersistMode, plan.Partitions = ackWait, streams.PersistDefault, w.layout.Partitions()
 	if w.setsBack {
-		plan.PersistMode = broker.PersistAsync
+		plan.PersistMode = streams.PersistAsync
 	}
 	if w.clustered {
 		plan.Replicas = len(w.cluster.Nodes)
 	}
-	if _, err = w.conn.Provision(ctx, plan); err != nil {
+	if _, err = provision.Apply(ctx, w.conn, plan); err != nil {
 		return nil, err
 	}
 	if err = w.openStore(ctx); err != nil {
@@ -288,7 +290,7 @@ func (w *world) redisCommand(port int, log *os.File) (*child, error) {
 // forget deletes the journal of a run, as a store does that lost it.
 func (w *world) forget(ctx context.Context, run wire.RunKey) error {
 	if w.redis == nil {
-		stream := broker.StreamName(subjects, w.layout.OfRun(broker.ZoneRun, run))
+		stream := streams.Name(subjects, w.layout.OfRun(streams.Run, run))
 		var answer struct {
 			Error any `json:"error"`
 		}

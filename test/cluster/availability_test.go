@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/sdk/wire"
 	"agentd/test/cluster"
 )
@@ -50,7 +51,7 @@ func reads(t *testing.T, conn *broker.Conn, times, stored int) []time.Duration {
 	var took []time.Duration
 	for range times {
 		began, seen := time.Now(), 0
-		check(t, conn.Deliveries(t.Context(), broker.ZoneStart, []string{"agentd.start.>"}, func(broker.Delivery) bool {
+		check(t, conn.Deliveries(t.Context(), streams.Start, []string{"agentd.start.>"}, func(broker.Delivery) bool {
 			seen++
 			return true
 		}))
@@ -72,7 +73,7 @@ func TestReads_DoNotWaitForAServerThatIsAway(t *testing.T) {
 	check(t, err)
 	var away, there *cluster.Node
 	for _, n := range s.Nodes {
-		if n != meta && n != s.leads(broker.ZoneStart) {
+		if n != meta && n != s.leads(streams.Start) {
 			away = n
 		} else {
 			there = n
@@ -89,7 +90,7 @@ func TestReads_DoNotWaitForAServerThatIsAway(t *testing.T) {
 func TestCutOff_WorkersServicesAndClientsLeave(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	n := s.leads(broker.ZoneStart)
+	n := s.leads(streams.Start)
 	h, c := s.at(n)
 	s.within(c, "before", quiet)
 	if serverOf(h.Conn()) != n.Name {
@@ -111,7 +112,7 @@ func TestCutOff_WorkersServicesAndClientsLeave(t *testing.T) {
 func TestCutOff_ReadersLeave(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	n := s.leads(broker.ZoneStart)
+	n := s.leads(streams.Start)
 	var r *reader
 	for i := 0; r == nil || r.consumer().Cluster.Leader != n.Name; i++ { // its consumer is on any of three
 		if r != nil {
@@ -137,7 +138,7 @@ func TestCutOff_ReadersLeave(t *testing.T) {
 func TestCutOff_DesksLeave(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	n := s.leads(broker.ZoneStart)
+	n := s.leads(streams.Start)
 	_, c := s.at(n)
 	s.within(c, "before", quiet)
 	desk := s.connectTo(n)
@@ -145,7 +146,7 @@ func TestCutOff_DesksLeave(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	followed := make(chan error, 1)
 	go func() {
-		followed <- desk.Follow(ctx, ctx, broker.ZoneOut, "agentd.out.>", func() { close(caughtUp) }, func(d broker.Delivery) { calls <- d.Subject() })
+		followed <- desk.Follow(ctx, ctx, streams.Out, "agentd.out.>", func() { close(caughtUp) }, func(d broker.Delivery) { calls <- d.Subject() })
 	}()
 	<-caughtUp
 	if call := <-calls; !strings.HasPrefix(call, "agentd.out.") {
@@ -196,7 +197,7 @@ func (s *system) reader(n *cluster.Node) *reader {
 	var ctx context.Context
 	ctx, r.stop = context.WithCancel(s.t.Context())
 	go func() {
-		r.done <- r.conn.Watch(ctx, broker.ZoneStart, []string{"agentd.start.>"}, true, func(d broker.Delivery) bool {
+		r.done <- r.conn.Watch(ctx, streams.Start, []string{"agentd.start.>"}, func(d broker.Delivery) bool {
 			e, err := wire.DecodeEvent(d.Headers(), d.Data())
 			if err != nil {
 				s.t.Error(err)
@@ -230,7 +231,7 @@ func (r *reader) await(id string) {
 // consumer is what it reads by: the one that was made last.
 func (r *reader) consumer() *jetstream.ConsumerInfo {
 	r.t.Helper()
-	stream, err := r.control.JetStream().Stream(r.t.Context(), broker.StreamName(r.control.Subjects(), broker.ZoneStart))
+	stream, err := r.control.JetStream().Stream(r.t.Context(), streams.Name(r.control.Subjects(), streams.Start))
 	check(r.t, err)
 	var latest *jetstream.ConsumerInfo
 	all := stream.ListConsumers(r.t.Context())
@@ -258,7 +259,7 @@ func initOf(name string) wire.Event {
 func TestFrozen_ServerIsLeft(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	n := s.leads(broker.ZoneRun)
+	n := s.leads(streams.Run)
 	_, c := s.at(n)
 	s.within(c, "before", quiet)
 	n.Freeze()
@@ -279,7 +280,7 @@ func TestKilled_LeadersAreReplaced(t *testing.T) {
 	for i, n := range []interface {
 		Kill()
 		Begin() error
-	}{meta, s.leads(broker.ZoneRun)} {
+	}{meta, s.leads(streams.Run)} {
 		n.Kill()
 		s.within(c, name(i), fault)
 		check(t, n.Begin())

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/survey"
 	"agentd/internal/worker"
 	"agentd/sdk"
 )
@@ -17,7 +18,7 @@ func (s *system) found(c *broker.Conn, replicas int) (codes []string, text strin
 	s.t.Helper()
 	plan := worker.Plan([]sdk.AgentSpec{adder()})
 	plan.Replicas = replicas
-	seen, findings, err := c.CheckServers(s.t.Context(), plan)
+	seen, findings, err := survey.CheckServers(s.t.Context(), c, plan)
 	check(s.t, err)
 	text = fmt.Sprint(seen.Leads)
 	for _, f := range findings {

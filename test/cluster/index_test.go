@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
 	"agentd/internal/worker"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -25,7 +26,7 @@ func TestIndex_GetsItsReplicas(t *testing.T) {
 		check(t, err)
 		return stream.CachedInfo().Config
 	}
-	check(t, s.control.MakeIndex(t.Context()))
+	check(t, provision.Index(t.Context(), s.control))
 	if is := config(); is.Replicas != 1 || is.PersistMode != jetstream.AsyncPersistMode {
 		t.Fatalf("a console makes %d replicas, %s", is.Replicas, is.PersistMode)
 	}
@@ -55,7 +56,7 @@ func TestIndex_GetsItsReplicas(t *testing.T) {
 
 	plan := worker.Plan([]sdk.AgentSpec{adder()})
 	plan.Replicas, plan.Index = servers, true
-	changes, err := s.control.Provision(t.Context(), plan)
+	changes, err := provision.Apply(t.Context(), s.control, plan)
 	check(t, err)
 	if len(changes) != 1 || changes[0].Name != "AGENTD_IDX" || !strings.Contains(changes[0].What, "it is made anew") {
 		t.Errorf("it changes %v", changes)
@@ -68,7 +69,7 @@ func TestIndex_GetsItsReplicas(t *testing.T) {
 	}
 	tail()
 	publish(2)
-	if changes, err := s.control.Provision(t.Context(), plan); err != nil || changes != nil {
+	if changes, err := provision.Apply(t.Context(), s.control, plan); err != nil || changes != nil {
 		t.Errorf("the second time: %v, %v", changes, err)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 	"agentd/internal/harness"
 	"agentd/internal/worker"
 	"agentd/sdk"
@@ -74,7 +76,7 @@ func start(t *testing.T) *system {
 	s.control = s.connect(c.Direct())
 	plan := worker.Plan([]sdk.AgentSpec{adder()})
 	plan.Replicas = 3
-	_, err = s.control.Provision(t.Context(), plan)
+	_, err = provision.Apply(t.Context(), s.control, plan)
 	check(t, err)
 	return s
 }
@@ -90,9 +92,9 @@ func (s *system) connect(url string) *broker.Conn {
 }
 
 // leads is the server that leads a zone's stream, as control sees it.
-func (s *system) leads(z broker.Zone) *cluster.Node {
+func (s *system) leads(z streams.Zone) *cluster.Node {
 	s.t.Helper()
-	stream, err := s.control.JetStream().Stream(s.t.Context(), broker.StreamName(s.control.Subjects(), z))
+	stream, err := s.control.JetStream().Stream(s.t.Context(), streams.Name(s.control.Subjects(), z))
 	check(s.t, err)
 	n, err := s.Node(stream.CachedInfo().Cluster.Leader)
 	check(s.t, err)

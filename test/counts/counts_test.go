@@ -14,6 +14,8 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/broker/embedded"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/internal/state/natsstore"
@@ -99,7 +101,7 @@ type system struct {
 type openStore func(t *testing.T, conn *broker.Conn, counted *commands) runner.Store
 
 func jetStream(_ *testing.T, conn *broker.Conn, _ *commands) runner.Store {
-	return natsstore.New(conn.JetStream(), broker.StreamName(conn.Subjects(), broker.ZoneRun), conn.Subjects())
+	return natsstore.New(conn.JetStream(), streams.Name(conn.Subjects(), streams.Run), conn.Subjects())
 }
 
 func redisServer(t *testing.T, _ *broker.Conn, counted *commands) runner.Store {
@@ -117,7 +119,7 @@ func redisServer(t *testing.T, _ *broker.Conn, counted *commands) runner.Store {
 	return store
 }
 
-func start(t *testing.T, open openStore, of talk, change ...func(*broker.Plan)) *system {
+func start(t *testing.T, open openStore, of talk, change ...func(*provision.Plan)) *system {
 	t.Helper()
 	server, err := embedded.Start(embedded.Options{Dir: t.TempDir()})
 	check(t, err)
@@ -126,7 +128,7 @@ func start(t *testing.T, open openStore, of talk, change ...func(*broker.Plan)) 
 }
 
 // startOn is start on a server that is there.
-func startOn(t *testing.T, server broker.InProcess, open openStore, of talk, change ...func(*broker.Plan)) *system {
+func startOn(t *testing.T, server broker.InProcess, open openStore, of talk, change ...func(*provision.Plan)) *system {
 	t.Helper()
 	tapOf := func() *tap { return &tap{server: server, counts: map[string]int{}} }
 	s := &system{t: t, talk: of, worker: tapOf(), service: tapOf(), client: tapOf(), commands: &commands{}}
@@ -136,7 +138,7 @@ func startOn(t *testing.T, server broker.InProcess, open openStore, of talk, cha
 	for _, c := range change {
 		c(&plan)
 	}
-	_, err := s.control.Provision(t.Context(), plan)
+	_, err := provision.Apply(t.Context(), s.control, plan)
 	check(t, err)
 	// Nobody looks what a server that was started again has forgotten: that happens once, seconds after the start of a worker.
 	for _, token := range []string{wire.NameToken(spec.Name), broker.Unserved} {
@@ -221,7 +223,7 @@ func (s *system) settle() {
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
 	subjects := s.control.Subjects()
-	timers := broker.StreamName(subjects, broker.ZoneTimer)
+	timers := streams.Name(subjects, streams.Timer)
 	for !s.idle(ctx, timers, subjects.All(wire.KindTimer)) {
 		if ctx.Err() != nil {
 			s.t.Fatal("never idle")
@@ -237,14 +239,14 @@ func (s *system) idle(ctx context.Context, timers, armed string) bool {
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(armed))
 	check(s.t, err)
 	for subject := range info.State.Subjects {
-		if !strings.Contains(subject, "."+broker.LeaseToken+".") { // notes stay
+		if !strings.Contains(subject, "."+streams.LeaseToken+".") { // notes stay
 			return false
 		}
 	}
-	refs := append(broker.AgentConsumers("adder"), broker.ConsumerRef{Zone: broker.ZoneStart, Name: broker.UnroutedConsumer},
-		broker.ServiceConsumer("", "calc.add"))
+	refs := append(streams.AgentConsumers("adder"), streams.ConsumerRef{Zone: streams.Start, Name: streams.UnroutedConsumer},
+		streams.ServiceConsumer("", "calc.add"))
 	for _, ref := range refs {
-		consumer, err := js.Consumer(ctx, broker.StreamName(s.control.Subjects(), ref.Zone), ref.Name)
+		consumer, err := js.Consumer(ctx, streams.Name(s.control.Subjects(), ref.Zone), ref.Name)
 		check(s.t, err)
 		if i := consumer.CachedInfo(); i.NumPending > 0 || i.NumAckPending > 0 || i.NumWaiting == 0 {
 			return false

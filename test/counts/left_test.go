@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
 	"agentd/internal/capacity"
 	"agentd/internal/reconcile"
 	"agentd/internal/state"
@@ -31,7 +31,7 @@ func TestLeft_OfARunThatHasEnded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, of.open, usual, func(p *broker.Plan) { p.Index = true })
+			s := start(t, of.open, usual, func(p *provision.Plan) { p.Index = true })
 			s.run("the first, which connects and learns")
 			s.settle()
 			s.indexes(1)

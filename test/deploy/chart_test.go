@@ -31,7 +31,7 @@ import (
 	kubeyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 )
 
 // scaledObject is KEDA's, as far as the chart uses it. Its own types need a hundred modules.
@@ -288,7 +288,7 @@ func TestChart_ScalesByTheConsumersThatWorkersRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, partitions := range []int{1, 4} {
-		layout, err := broker.NewLayout(partitions)
+		layout, err := streams.NewLayout(partitions)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -297,8 +297,8 @@ func TestChart_ScalesByTheConsumersThatWorkersRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		var want, got []string
-		for _, ref := range layout.Consumers(broker.AgentConsumers("travel.desk")...) {
-			want = append(want, fmt.Sprintf("%s/%s", broker.StreamName(subjects, ref.Zone), ref.Name))
+		for _, ref := range layout.Consumers(streams.AgentConsumers("travel.desk")...) {
+			want = append(want, fmt.Sprintf("%s/%s", streams.Name(subjects, ref.Zone), ref.Name))
 		}
 		for _, trigger := range objects["ScaledObject"].(*scaledObject).Spec.Triggers {
 			got = append(got, trigger.Metadata["stream"]+"/"+trigger.Metadata["consumer"])

@@ -10,6 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/client"
@@ -123,8 +125,8 @@ func TestNodeSDK_Root(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	plan := broker.Plan{Agents: []broker.AgentPlan{{Name: "desk", Type: "desk"}}, Services: []broker.ServicePlan{{Type: w.contract.Type}}}
-	if _, err := conn.Provision(ctx, plan); err != nil {
+	plan := provision.Plan{Agents: []provision.Agent{{Name: "desk", Type: "desk"}}, Services: []provision.Service{{Type: w.contract.Type}}}
+	if _, err := provision.Apply(ctx, conn, plan); err != nil {
 		t.Fatal(err)
 	}
 	c := nodeSDKCommand(t)
@@ -140,7 +142,7 @@ func TestNodeSDK_Root(t *testing.T) {
 		t.Fatal(err)
 	}
 	var answer wire.Event
-	err = conn.Watch(ctx, broker.ZoneIn, []string{subjects.Reply(call)}, true, func(d broker.Delivery) bool {
+	err = conn.Watch(ctx, streams.In, []string{subjects.Reply(call)}, func(d broker.Delivery) bool {
 		answer, err = wire.DecodeEvent(d.Headers(), d.Data())
 		return false
 	})

@@ -18,7 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/harness"
 	"agentd/internal/reconcile"
 	"agentd/internal/state/natsstore"
@@ -307,7 +307,7 @@ func TestSDKs_PurgedRun(t *testing.T) {
 			if got := w.clientSays(c, map[string]any{"do": "wait", "run": asked}); got["result"] == nil {
 				t.Errorf("before: %v", got)
 			}
-			store := natsstore.New(w.Conn().JetStream(), broker.StreamName(w.Conn().Subjects(), broker.ZoneRun), w.Conn().Subjects())
+			store := natsstore.New(w.Conn().JetStream(), streams.Name(w.Conn().Subjects(), streams.Run), w.Conn().Subjects())
 			if err := reconcile.Purge(t.Context(), w.Conn(), store, wire.NewRunKey("trip")); err != nil {
 				t.Fatal(err)
 			}

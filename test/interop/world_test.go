@@ -20,7 +20,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/contracts"
 	"agentd/internal/harness"
 	"agentd/internal/toolbox"
@@ -198,7 +198,7 @@ func (l *serverLog) violations() []string {
 
 // consumer is the name of the service's consumer.
 func (w *world) consumer() string {
-	return broker.ServiceConsumer(w.contract.Domain, w.contract.Type).Name
+	return streams.ServiceConsumer(w.contract.Domain, w.contract.Type).Name
 }
 
 func (w *world) consumerInfo() *jetstream.ConsumerInfo {

@@ -27,11 +27,11 @@ var ofConsole = []mutant{
 	{"the document of a history that was removed stays", around("internal/reconcile.pass.withdraw", "return nil"), documents},
 	{"documents are not sealed", condition("internal/worker.indexer.indexed", "seal nil", "false"), test{"test/pipeline", "TestIndex_IsSealedWhereRunsAre"}},
 	{"documents are published that nobody wants", around("internal/worker.indexer.Wanted", "return true"), test{"test/pipeline", "TestIndex_IsNotToldOfAnythingUnlessAskedFor"}},
-	{"documents wait for the disk of one server", condition("internal/broker.Conn.streams", "replicas", "false"), test{"internal/broker", "TestIndex_WaitsForNoDiskWhereOneServerHasIt"}},
+	{"documents wait for the disk of one server", condition("internal/broker/provision.Plan.Streams", "replicas", "false"), planned("TestIndex_WaitsForNoDiskWhereOneServerHasIt")},
 	{"what was kept back of a run is said whatever others have said", condition("internal/worker.indexer.catchUp", "Revision Rev", "false"), test{"internal/worker", "TestIndexer_KeepsWhatOthersSaidMeanwhile"}},
 	{"a document takes the place of any other", call("internal/broker.Conn.ReplaceIndexed", "publishIndexed", "c.publishIndexed(i, nats.Header{})"), test{"internal/worker", "TestIndexer_ReplacesWhatItHasSeen"}},
 	{"a document of a history that is removed stays", condition("internal/reconcile.pass.document", "Purged nil", "false"), test{"test/pipeline", "TestIndex_SaysHowARunGetsOn"}},
-	{"the index of runs never gets replicas", condition("internal/broker.reconcile", "Replicas", "false"), test{"test/cluster", "TestIndex_GetsItsReplicas"}},
+	{"the index of runs never gets replicas", condition("internal/broker/provision.reconcile", "Replicas", "false"), test{"test/cluster", "TestIndex_GetsItsReplicas"}},
 	{"workers do not notice an index", around("internal/worker.indexer.look", ""), test{"test/pipeline", "TestIndex_IsNoticedByWorkersThatRun"}},
 
 	{"a page of a long run is made of all its entries", around("internal/state/natsstore.Store.before", "return runner.Version{}, nil"), test{"internal/console", "TestRun_OfManyEntriesHasSmallPages"}},

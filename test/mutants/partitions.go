@@ -1,34 +1,35 @@
 package main
 
-// onBroker and inStore are tests of streams that are divided.
+// onBroker, planned and inStore are tests of streams that are divided.
 func onBroker(name string) test { return test{"internal/broker", name} }
+func planned(name string) test  { return test{"internal/broker/provision", name} }
 func inStore(name string) test  { return test{"internal/state/natsstore", "TestDivided_" + name} }
 
 // ofPartitions are about streams that are divided.
 var ofPartitions = []mutant{
-	{"one partition is divided into one", condition("internal/broker.Layout.Zones", "l n", "l.n < 1"), onBroker("TestLayout_HasEachSubjectOnOneStream")},
-	{"a stream has the runs of its neighbour", around("internal/broker.Layout.index", "i, ok = original(tokens)\nreturn (i + 1) % l.n, ok"), onBroker("TestLayout_HasEachSubjectOnOneStream")},
-	{"marks of parked runs are where their agents' names say", condition("internal/broker.Layout.index", "LeaseToken ParkedToken", "false"), onBroker("TestLayout_HasWhatBelongsToNoRunOnTheFirstStream")},
-	{"the number of partitions is nowhere written down", around("internal/broker.Layout.metadata", "return nil"), onBroker("TestPartitions_AreForEver")},
-	{"another number of partitions is provisioned beside the first", around("internal/broker.Conn.laidOut", `
+	{"one partition is divided into one", condition("internal/broker/streams.Layout.Zones", "l n", "l.n < 1"), planned("TestLayout_HasEachSubjectOnOneStream")},
+	{"a stream has the runs of its neighbour", around("internal/broker/streams.Layout.index", "i, ok = original(tokens)\nreturn (i + 1) % l.n, ok"), planned("TestLayout_HasEachSubjectOnOneStream")},
+	{"marks of parked runs are where their agents' names say", condition("internal/broker/streams.Layout.index", "LeaseToken ParkedToken", "false"), planned("TestLayout_HasWhatBelongsToNoRunOnTheFirstStream")},
+	{"the number of partitions is nowhere written down", around("internal/broker/streams.Layout.Metadata", "return nil"), planned("TestPartitions_AreForEver")},
+	{"another number of partitions is provisioned beside the first", around("internal/broker/provision.target.laidOut", `
 		laid, _, err = original(ctx, p)
-		return laid, nil, err`), onBroker("TestPartitions_AreForEver")},
-	{"of two that provision at once both are right", around("internal/broker.sameLayout", "return nil"), onBroker("TestPartitions_AreForEver")},
+		return laid, nil, err`), planned("TestPartitions_AreForEver")},
+	{"of two that provision at once both are right", around("internal/broker/provision.sameLayout", "return nil"), planned("TestPartitions_AreForEver")},
 	{"where a stream is lost, partitions are", around("internal/broker.Conn.layoutThere", `
-		s, err := c.look(ctx, StreamName(c.subjects, ZoneStart))
+		s, err := c.js.Stream(ctx, streams.Name(c.subjects, streams.Start))
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			return Layout{}, false, nil
+			return streams.Layout{}, false, nil
 		}
 		if err != nil {
-			return Layout{}, false, err
+			return streams.Layout{}, false, err
 		}
-		l, err = layoutIn(s.CachedInfo().Config)
-		return l, err == nil, err`), onBroker("TestPartitions_OutliveTheLossOfAStream")},
+		l, err = streams.LayoutIn(s.CachedInfo().Config)
+		return l, err == nil, err`), planned("TestPartitions_OutliveTheLossOfAStream")},
 	{"a reader of a divided zone reads its first stream", around("internal/broker.Conn.zones", `
 		zones, err := original(ctx, z, filters...)
 		return zones[:min(len(zones), 1)], err`), onBroker("TestPartitions_ReadsMerge")},
-	{"a timer is published for the undivided stream", around("internal/broker.Conn.streamFor", "return StreamName(c.subjects, Layout{}.ZoneOf(subject)), nil"), onBroker("TestPartitions_TimersFireOnAllOfThem")},
-	{"every dead letter of a divided stream is forged", around("internal/broker.wholeName", "return stream"), onBroker("TestPartitions_DeadLettersSayTheirStream")},
+	{"a timer is published for the undivided stream", around("internal/broker.Conn.streamFor", "return streams.Name(c.subjects, streams.Layout{}.ZoneOf(subject)), nil"), onBroker("TestPartitions_TimersFireOnAllOfThem")},
+	{"every dead letter of a divided stream is forged", condition("internal/broker/streams.Whole", "err", "true"), onBroker("TestPartitions_DeadLettersSayTheirStream")},
 	{"a listing ends with the first stream", around("internal/state/natsstore.divided.Runs", "return d.parts[0].Runs(ctx, cursor, limit)"), inStore("ListsOverTheEndsOfStreams")},
 	{"recent runs are those of the first stream", around("internal/state/natsstore.recent", "return original(ctx, parts[:1], each)"), inStore("TellsOfRecentRuns")},
 	{"recent runs are looked for until one stream is read", statement("internal/state/natsstore.search.piece", "since beginning told", ""), inStore("TellsOfRunsOfTheLongestStream")},
@@ -42,12 +43,12 @@ var ofPartitions = []mutant{
 	{"a service reads the first of its consumers", around("internal/broker.Conn.Reading", `
 		all, err := original(ctx, refs...)
 		return all[:min(len(all), 1)], err`), onBroker("TestPartitions_ServicesFindTheirConsumers")},
-	{"consumers do not say how many they are", around("internal/broker.consumerPlan.config", `
+	{"consumers do not say how many they are", around("internal/broker/provision.consumerPlan.config", `
 		config := original()
 		config.Metadata = nil
 		return config`), onBroker("TestPartitions_ServicesFindTheirConsumers")},
 	{"whatever stream stores a message is right", around("internal/broker.Conn.strayed", "return nil"), onBroker("TestPartitions_ControlsNeedNotKnow")},
-	{"control messages are expected on the undivided stream", around("internal/broker.Conn.expected", "return StreamName(c.subjects, Layout{}.ZoneOf(subject)), nil"), onBroker("TestPartitions_ControlsNeedNotKnow")},
+	{"control messages are expected on the undivided stream", around("internal/broker.Conn.expected", "return streams.Name(c.subjects, streams.Layout{}.ZoneOf(subject)), nil"), onBroker("TestPartitions_ControlsNeedNotKnow")},
 	{"a pause holds the calls of the first stream", around("internal/broker.Conn.beginnings", `
 		refs, err := original(ctx, agent)
 		return refs[:min(len(refs), 2)], err`), onBroker("TestPartitions_APauseIsOfAllOfThem")},
@@ -55,6 +56,6 @@ var ofPartitions = []mutant{
 	{"a service may read the first of its consumers", around("internal/accounts.rights.consume", `
 		all := original(ref)
 		return all[:min(len(all), 3)]`), test{"cmd/agentd", "TestNATSConfig_SufficesForEveryRole/four_streams_for_calls"}},
-	{"calls are removed from the first stream", around("internal/broker.Layout.OfRun", "return l.Zones(z)[0]"), test{"internal/reconcile", "TestPartitions_AreAllPassedOver"}},
-	{"a pass looks at the timers of the first stream only", condition("internal/reconcile.pass.zoneOf", "StreamName stream", "$ && z != \"TMR_3\""), test{"internal/reconcile", "TestPartitions_AreAllPassedOver"}},
+	{"calls are removed from the first stream", around("internal/broker/streams.Layout.OfRun", "return l.Zones(z)[0]"), test{"internal/reconcile", "TestPartitions_AreAllPassedOver"}},
+	{"a pass looks at the timers of the first stream only", condition("internal/reconcile.pass.zoneOf", "Name stream", "$ && z != \"TMR_3\""), test{"internal/reconcile", "TestPartitions_AreAllPassedOver"}},
 }

@@ -15,26 +15,26 @@ var ofRetention = []mutant{
 	{"the first store is the right one, whatever it lacks", around("internal/worker.lacking", "return nil"), test{"internal/worker", "TestOpenOwnStore_RefusesAnEmptyStoreWhereRunsHaveEnded"}},
 	{"a refusal that cannot be made again passes as made", call("internal/reconcile.pass.refuseAgain", "fails", "error(nil)"), test{"internal/reconcile", "TestRefill_RefusalsThatCannotBeMade"}},
 	{"a pass goes by the clock of its machine", call("internal/worker.Worker.Reconciling", "MeasureClock", ""), test{"test/pipeline", "TestClosedCalls_LeaveByTheBrokersClock"}},
-	{"answers go while calls wait for them", around("internal/broker.Plan.AnswersKept", "return cmp.Or(p.AnswersAge, sdk.DefaultAnswersAge)"), test{"internal/broker", "TestProvision_AnswersAge"}},
-	{"provisioning shortens how long a stream keeps messages", around("internal/broker.longerAge", "return b"), test{"internal/broker", "TestProvision_KeepsLongerAnswers"}},
-	{"a dead worker is noticed as late as a dead service", around("internal/broker.Conn.consumers", `
-		plans := original(p)
+	{"answers go while calls wait for them", around("internal/broker/provision.Plan.AnswersKept", "return cmp.Or(p.AnswersAge, sdk.DefaultAnswersAge)"), planned("TestApply_AnswersAge")},
+	{"provisioning shortens how long a stream keeps messages", around("internal/broker/provision.longerAge", "return b"), planned("TestApply_KeepsLongerAnswers")},
+	{"a dead worker is noticed as late as a dead service", around("internal/broker/provision.Plan.consumers", `
+		plans := original(s)
 		for i := range plans {
-			plans[i].ackWait = cmp.Or(p.AckWait, CallWait)
+			plans[i].ackWait = cmp.Or(p.AckWait, streams.CallWait)
 		}
-		return plans`), test{"internal/broker", "TestAckWait_IsShortForWorkersAndLongForServices"}},
-	{"services have as little time as workers", around("internal/broker.Conn.consumers", `
-		plans := original(p)
+		return plans`), planned("TestAckWait_IsShortForWorkersAndLongForServices")},
+	{"services have as little time as workers", around("internal/broker/provision.Plan.consumers", `
+		plans := original(s)
 		for i := range plans {
-			plans[i].ackWait = cmp.Or(p.AckWait, AckWait)
+			plans[i].ackWait = cmp.Or(p.AckWait, streams.AckWait)
 		}
-		return plans`), test{"internal/broker", "TestAckWait_IsShortForWorkersAndLongForServices"}},
+		return plans`), planned("TestAckWait_IsShortForWorkersAndLongForServices")},
 	{"small entries are not packed", around("internal/state/packed.pack", "if len(plain) <= worthwhile {\nreturn plain\n}\nreturn original(plain)"), test{"internal/state/packed", "TestStored_IsOfALaterLayoutToWhoeverCannotReadIt"}},
 	{"a packed entry may be larger than any entry", call("internal/state/packed.inflate", "LimitReader", "inflater"), test{"internal/state/packed", "TestUnpack_ReadsNoMoreThanAnEntry"}},
 	{"entries are packed whatever is asked", around("internal/state/packed.Store.packed", "return pack(entry)"), test{"internal/state/packed", "TestStore_KeepsEntriesPlainIfAsked"}},
 	{"who resumes an agent does not wait until its servers know", call("internal/broker.Conn.EndPause", "awaitPause", "error(nil)"), test{"internal/broker", "TestPauseAgent_IsKnownToTheServerThatWorkersAsk"}},
 	{"who pauses an agent does not wait until its servers know", call("internal/broker.Conn.PauseAgent", "awaitPause", "error(nil)"), test{"internal/broker", "TestPauseAgent_IsKnownToTheServerThatWorkersAsk"}},
-	{"a dry run provisions", around("internal/broker.Conn.Unprovisioned", "return c.Provision(ctx, p)"), test{"internal/broker", "TestProvision_KeepsLongerAnswers"}},
+	{"a dry run provisions", around("internal/broker/provision.Planned", "return Apply(ctx, b, p)"), planned("TestApply_KeepsLongerAnswers")},
 	{"answers that go too early pass as right", around("internal/config.loader.checkAnswersAge", ""), test{"internal/config", "TestLoad_FindsEveryFaultAtItsPlace"}},
 	{"decisions may come after their answers are gone", around("internal/approval.LongestStage", "return 0"), test{"internal/answers", "TestNeeded"}},
 	{"a tombstone publishes the end again", around("internal/core.Tombstone", "stone, err := original(last, digest, etag, now)\nstone.Effects, stone.Terminal = last.Effects, last.Terminal\nreturn stone, err"), test{"internal/reconcile", "TestRun_EndsOfPurgedRunsArePublishedByNobody"}},
@@ -51,7 +51,7 @@ var ofRetention = []mutant{
 	{"services must read what others are told", around("internal/broker.Reader.Reads", "return true"), test{"internal/reconcile", "TestClear_EveryReaderForItself"}},
 	{"a worker that stood still makes the call of a run that has ended", condition("internal/runner.activation.carryOutBy", "purgeable", "false"), test{"internal/runner", "TestCarryOut_NotAfterStandingStill"}},
 	{"a worker that may not remove calls does not say what to do", condition("internal/reconcile.Clear", "CodePermissionDenied", "false"), test{"cmd/agentd", "TestNATSConfig_OfBeforeLetsWorkersGoOn"}},
-	{"each pass looks at all runs", around("internal/reconcile.Options.due", "note, _, err = original(ctx, name, streams)\nreturn note, outdated, err"), passes},
+	{"each pass looks at all runs", around("internal/reconcile.Options.due", "note, _, err = original(ctx, name, origins)\nreturn note, outdated, err"), passes},
 	{"no pass but the first looks at all runs", condition("internal/reconcile.Options.due", "every All", "false"), passes},
 	{"an answer that a failover lost is taken for read", around("internal/reconcile.pass.answers", "return false, nil"), test{"internal/reconcile", "TestRun_FailoverToAReplicaThatLags"}},
 	{"a store that was emptied is taken for the one that it was", condition("internal/reconcile.Options.due", "marked", "true"), afterLoss},
@@ -79,11 +79,11 @@ var ofRetention = []mutant{
 	{"streams are refilled behind consumers that are ahead", around("internal/broker.Conn.publishable", "return nil"), test{"internal/reconcile", "TestAfterRestarts_ConsumersAreAheadOfTheirStream"}},
 	{"what waits for a server is sent before anybody has looked at its consumers", around("internal/broker.Conn.awaitServer", `return "", nil`), test{"internal/broker", "TestPublish_WaitsUntilConsumersArePutBack"}},
 	{"a connection that was lost once has all put back since then", around("internal/broker.Conn.cameBack", ""), test{"internal/broker", "TestPublish_AfterTheConnectionWasLost"}},
-	{"timers that a server publishes before anybody looks are passed over", condition("internal/broker.Conn.putBackIn", "wholeName ZoneTimer", "true"), test{"internal/broker", "TestPutBack_TimersThatTheServerMayHavePublished"}},
+	{"timers that a server publishes before anybody looks are passed over", condition("internal/broker.Conn.putBackIn", "Whole Timer", "true"), test{"internal/broker", "TestPutBack_TimersThatTheServerMayHavePublished"}},
 	{"timers come again for each connection", condition("internal/broker.Conn.lookAtConsumers", "string noted server", "false"), test{"internal/broker", "TestPutBack_TimersThatTheServerMayHavePublished"}},
-	{"streams are asynchronous behind a leaf node", condition("internal/broker.Conn.refillable", "held Clustered resets", "!leader.Clustered(c.js) && c.resets() && (held || true)"), test{"internal/broker", "TestProvision_BehindALeafNode"}},
-	{"streams are asynchronous though nobody reconciles", condition("internal/broker.Conn.laidOut", "Unreconciled refillable", "!c.refillable()"), test{"internal/broker", "TestProvision_PersistMode"}},
-	{"streams that are there are to be as new ones are made", around("internal/broker.Conn.persistModeOf", `return "", nil`), test{"internal/broker", "TestProvision_PersistMode"}},
+	{"streams are asynchronous behind a leaf node", condition("internal/broker.Conn.Refillable", "held Clustered resets", "!leader.Clustered(c.js) && c.resets() && (held || true)"), planned("TestApply_BehindALeafNode")},
+	{"streams are asynchronous though nobody reconciles", condition("internal/broker/provision.target.laidOut", "Unreconciled Refillable", "!t.Refillable()"), planned("TestApply_PersistMode")},
+	{"streams that are there are to be as new ones are made", around("internal/broker/provision.target.persistModeOf", `return "", nil`), planned("TestApply_PersistMode")},
 	{"who refills goes on without the lease", around("internal/broker.Hold.While", "return ctx, func() {}"), test{"internal/reconcile", "TestAfterRestarts_WithoutTheLeaseItStops"}},
 	{"who has lost the lease of a refilling never has it again", condition("internal/reconcile.refills.take", "Lost", "false"), test{"internal/reconcile", "TestAfterRestarts_WithoutTheLeaseItStops"}},
 	{"a lease that is held is not renewed", around("internal/broker.Hold.renew", ""), test{"internal/broker", "TestHold_IsRenewed"}},
@@ -92,15 +92,15 @@ var ofRetention = []mutant{
 	{"a driver's message that is gone is taken for there", around("internal/reconcile.pass.replaced", "return false, nil"), test{"internal/reconcile", "TestRun_IsWokenWhenItsMessageIsGone"}},
 	{"a stream that has got further since it was set back is read on", around("internal/broker.origin.replaced", "return false"), test{"internal/broker", "TestWatch_ReadsAServerThatHasGotFurtherSinceItWasSetBack"}},
 	{"a worker acks what another process of the server has delivered", around("internal/broker.puller.refilled", "return false"), test{"internal/broker", "TestConsume_AcksNothingThatAnotherProcessHasDelivered"}},
-	{"streams are asynchronous though nobody asked for it", condition("internal/broker.Conn.streamsOfRuns", "PersistDefault Replicas", "true"), test{"internal/broker", "TestProvision_PersistMode"}},
-	{"a persistence that the server does not change goes unsaid", around("internal/broker.otherMode", `return ""`), test{"internal/broker", "TestProvision_PersistMode"}},
-	{"a stream at its limit is to take nothing new", around("internal/broker.keepsDiscard", `return ""`), test{"internal/broker", "TestProvision_LeavesAStreamAtItsLimitAsItIs"}},
-	{"a limit of each subject goes unsaid", around("internal/broker.verifySubjects", "return nil"), test{"internal/broker", "TestVerify_FindsALimitOfEachSubject"}},
+	{"streams are asynchronous though nobody asked for it", condition("internal/broker/provision.Plan.ofRuns", "PersistDefault Replicas", "true"), planned("TestApply_PersistMode")},
+	{"a persistence that the server does not change goes unsaid", around("internal/broker/provision.otherMode", `return ""`), planned("TestApply_PersistMode")},
+	{"a stream at its limit is to take nothing new", around("internal/broker/provision.keepsDiscard", `return ""`), planned("TestApply_LeavesAStreamAtItsLimitAsItIs")},
+	{"a limit of each subject goes unsaid", around("internal/broker/provision.verifySubjects", "return nil"), planned("TestVerify_FindsALimitOfEachSubject")},
 	{"a full stream keeps a slot", around("internal/broker/leader.Full", "return false"), test{"test/pipeline", "TestFullStream_KeepsNoSlot"}},
-	{"replicas are asked for that the server refuses", condition("internal/broker.Conn.updateStep", "AsyncPersistMode", "false"), test{"internal/broker", "TestProvision_PersistMode"}},
+	{"replicas are asked for that the server refuses", condition("internal/broker/provision.target.updateStep", "AsyncPersistMode", "false"), planned("TestApply_PersistMode")},
 	{"a stream is made anew while workers read", around("internal/broker/rebuild.Options.unused", "return nil"), test{"internal/broker/rebuild", "TestStreams_WaitUntilNoWorkerReads"}},
 	{"what is published after a backup is deleted", condition("internal/broker/rebuild.Options.backUp", "LastSequence", "true"), test{"internal/broker/rebuild", "TestStreams_MissNothingThatIsPublishedMeanwhile"}},
-	{"workers are not told that streams were made anew", around("internal/broker.Conn.ForgetRefilled", "return nil"), test{"internal/broker/rebuild", "TestStreams_MissNothingThatIsPublishedMeanwhile"}},
+	{"workers are not told that streams were made anew", around("internal/broker/rebuild.Options.forgetRefilled", "return nil"), test{"internal/broker/rebuild", "TestStreams_MissNothingThatIsPublishedMeanwhile"}},
 	{"a backup of before is restored over what is there", around("internal/broker/rebuild.Options.backUp", "if m, err := readManifest(dir); m != nil { return m, err }; return original(ctx, r, dir)"), test{"internal/broker/rebuild", "TestStreams_KnowWhichBackupsAreOver"}},
 	{"a stream that somebody else made is taken for restored", condition("internal/broker/rebuild.Options.restored", "LastSequence", "false"), test{"internal/broker/rebuild", "TestStreams_SayThatSomebodyElseMadeThem"}},
 	{"calls may leave while they are made", around("internal/config.loader.checkCallsKept", ""), test{"internal/config", "TestLoad_FindsEveryFaultAtItsPlace"}},

@@ -225,7 +225,7 @@ var ofRows = []mutant{
 			r.Verdict = sdk.PermissionAllow
 		}
 		return r, err`), rows{"F40"}},
-	{"grants are not revoked", around("internal/broker.Grants.Revoke", "return true, nil"), rows{"L69"}},
+	{"grants are not revoked", around("internal/broker/buckets.Grants.Revoke", "return true, nil"), rows{"L69"}},
 	{"what is allowed for a run is allowed for others", condition(step+"grant", "ScopePrincipal g Deny", "!g.Deny"), rows{"L69"}},
 	{"reminders are forgotten", around(step+"reminded", ""), rows{"T61"}},
 	{"reminders have no pause", condition(core+"Head.Due", "Turn cooldown", "true"), rows{"T61"}},

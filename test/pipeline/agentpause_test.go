@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
 	"agentd/internal/core"
 	"agentd/internal/finding"
 	"agentd/internal/harness"
@@ -69,7 +70,7 @@ func TestAgentPause_RunsWaitAndGoOn(t *testing.T) {
 		r.until("a call is open", func() bool { return r.head(suspended).Status == core.StatusWaiting })
 		r.until("two replies are under way", func() bool { return underWay.came.Load() == 1 && asking.came.Load() == 1 })
 		r.check("pause", r.client.PauseAgent(t.Context(), "desk", broker.AgentPause{For: broker.Endless}))
-		_, err := r.client.Provision(t.Context(), worker.Plan(r.specs))
+		_, err := provision.Apply(t.Context(), r.client, worker.Plan(r.specs))
 		r.check("provision", err)
 		pause, err := r.client.AgentPause(t.Context(), "desk")
 		r.check("look", err)

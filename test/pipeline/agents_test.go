@@ -11,7 +11,7 @@ import (
 
 	"agentd/sdk/wire"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/sdk"
@@ -274,7 +274,7 @@ func TestAgents_VoidThatOvertakesItsCall(t *testing.T) {
 	void.ID, void.ParentID, void.Data = call.ID+"-void", call.ID, json.RawMessage(`{}`)
 
 	h.Publish(subjects.Void(address), void)
-	delivered(t, h, broker.AgentConsumers("child")[3], 1)
+	delivered(t, h, streams.AgentConsumers("child")[3], 1)
 	h.Publish(subjects.Call(address), call)
 	ended(h, sub(caller, address.Call), core.ReasonCancelled)
 	handled(t, h, 2)
@@ -289,7 +289,7 @@ func handled(t *testing.T, h *harness.Harness, n uint64) {
 	t.Helper()
 	poll.Until(t, harness.Patience, fmt.Sprintf("message %d is handled", n), func() bool {
 		var done uint64
-		for _, info := range consumersOf(t, h.Conn(), broker.AgentConsumers("child")[3]) {
+		for _, info := range consumersOf(t, h.Conn(), streams.AgentConsumers("child")[3]) {
 			done += info.AckFloor.Stream
 		}
 		return done >= n

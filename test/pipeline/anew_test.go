@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/internal/worker"
@@ -33,7 +35,7 @@ func TestStream_MadeAnewBringsNoDriverBack(t *testing.T) {
 		r.until("the answer has its run driven", func() bool { return held.came.Load() == 1 })
 		layout, err := r.client.Layout(t.Context())
 		r.check("look how streams are divided", err)
-		in := broker.StreamName(r.client.Subjects(), layout.OfRun(broker.ZoneIn, run.Key))
+		in := streams.Name(r.client.Subjects(), layout.OfRun(streams.In, run.Key))
 		r.until("the answer is written without the reply that it waits for", func() bool { return r.head(run).Driver != nil })
 		if d := r.head(run).Driver; d == nil || d.Stream != in || d.Sequence != 1 {
 			t.Fatalf("the run is driven by %+v, want the first message of %s", d, in)
@@ -41,7 +43,7 @@ func TestStream_MadeAnewBringsNoDriverBack(t *testing.T) {
 		r.kill(first)
 		close(held.open)
 		r.check("lose the stream", r.client.JetStream().DeleteStream(t.Context(), in))
-		_, err = r.client.Provision(t.Context(), worker.Plan(r.specs))
+		_, err = provision.Apply(t.Context(), r.client, worker.Plan(r.specs))
 		r.check("provision", err)
 		r.control(run, wire.ControlCancel, `{"reason":"enough"}`)
 		r.work(0)

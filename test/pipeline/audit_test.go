@@ -14,6 +14,7 @@ import (
 
 	"agentd/internal/audit/live"
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/harness"
 	"agentd/internal/runner"
 	"agentd/sdk"
@@ -162,7 +163,7 @@ func TestAudit_FindsWhatIsWrong(t *testing.T) {
 			{"a terminal event is published twice", "I5", func(ctx context.Context) error {
 				return publishLike(ctx, conn, done, func(m *nats.Msg) { m.Data = []byte(strings.Replace(string(m.Data), "three", "four", 1)) })
 			}},
-			{"the terminal event is gone", "R3", func(ctx context.Context) error { return erase(ctx, conn, broker.ZoneDone, done) }},
+			{"the terminal event is gone", "R3", func(ctx context.Context) error { return erase(ctx, conn, streams.Done, done) }},
 			{"an entry was altered", "I6", func(ctx context.Context) error { return v.alter(ctx, run) }},
 			{"a blob is gone", "I6", func(ctx context.Context) error { return v.lose(ctx, run) }},
 			{"an entry is not JSON", "I6", func(ctx context.Context) error { return v.scribble(ctx, run) }},
@@ -188,8 +189,8 @@ func TestAudit_FindsWhatIsWrong(t *testing.T) {
 }
 
 // erase deletes all messages on a filter.
-func erase(ctx context.Context, conn *broker.Conn, z broker.Zone, filter string) error {
-	stream, err := conn.JetStream().Stream(ctx, broker.StreamName(conn.Subjects(), z))
+func erase(ctx context.Context, conn *broker.Conn, z streams.Zone, filter string) error {
+	stream, err := conn.JetStream().Stream(ctx, streams.Name(conn.Subjects(), z))
 	if err != nil {
 		return err
 	}

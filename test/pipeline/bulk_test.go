@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/buckets"
 	"agentd/internal/bulk"
 	"agentd/internal/core"
 	"agentd/internal/harness"
@@ -32,7 +32,7 @@ var errKilled = errors.New("killed")
 // mortal is a program that carries out a bulk job until it is killed: after so many messages to runs, or at a write of what became of them.
 type mortal struct {
 	bulk.Live
-	broker.Jobs
+	buckets.Jobs
 	messages int
 	// at is a part of the keys whose write it is killed at, after so many writes of it.
 	at     string
@@ -69,14 +69,14 @@ type operator struct {
 	t    *testing.T
 	h    *harness.Harness
 	live bulk.Live
-	jobs broker.Jobs
+	jobs buckets.Jobs
 	// later is how far its clock is ahead, in milliseconds: a lease of a program that was killed ends.
 	later int64
 }
 
 func operate(t *testing.T, h *harness.Harness) *operator {
 	t.Helper()
-	jobs, err := h.Conn().Jobs(t.Context())
+	jobs, err := buckets.OpenJobs(t.Context(), h.Conn())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/bulk"
 	"agentd/internal/harness"
 	"agentd/sdk"
@@ -53,7 +54,7 @@ func TestBulk_RedrivesEachLetterOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stream := broker.StreamName(subjects, broker.ZoneStart)
+		stream := streams.Name(subjects, streams.Start)
 		m := &nats.Msg{Subject: subjects.DeadLetter(reason, stream, uint64(n+1000)), Data: data, Header: nats.Header{
 			"agentd-reason": {string(reason)}, "agentd-subject": {subjects.Start("desk")}, "agentd-detail": {"the disk was full"},
 		}}
@@ -139,7 +140,7 @@ func TestBulk_RedrivesEachLetterOnce(t *testing.T) {
 	if len(starts) != letters-1 || left != 2 {
 		t.Errorf("%d of %d letters were published again, and %d are left; want 2", len(starts), letters, left)
 	}
-	how, err := h.Conn().LetterSettled(t.Context(), broker.StreamName(subjects, broker.ZoneStart), 1000)
+	how, err := h.Conn().LetterSettled(t.Context(), streams.Name(subjects, streams.Start), 1000)
 	if err != nil || !strings.Contains(how, "bulk job "+job.ID) {
 		t.Errorf("the mark of a letter says %q, %v, and not who redrove it", how, err)
 	}

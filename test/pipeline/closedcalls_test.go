@@ -12,6 +12,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/harness"
 	"agentd/internal/reconcile"
 	"agentd/internal/worker"
@@ -20,7 +21,7 @@ import (
 // readVoids has every service read what there is for it.
 func readVoids(t *testing.T, conn *broker.Conn) {
 	t.Helper()
-	zones, err := conn.Zones(t.Context(), broker.ZoneOut)
+	zones, err := conn.Zones(t.Context(), streams.Out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,9 +30,9 @@ func readVoids(t *testing.T, conn *broker.Conn) {
 	}
 }
 
-func readVoidsOn(t *testing.T, conn *broker.Conn, z broker.Zone) {
+func readVoidsOn(t *testing.T, conn *broker.Conn, z streams.Zone) {
 	t.Helper()
-	stream, err := conn.JetStream().Stream(t.Context(), broker.StreamName(conn.Subjects(), z))
+	stream, err := conn.JetStream().Stream(t.Context(), streams.Name(conn.Subjects(), z))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +121,7 @@ func TestClosedCalls_LeaveByTheBrokersClock(t *testing.T) {
 // onOut are the subjects that AGENTD_OUT has.
 func onOut(t *testing.T, conn *broker.Conn) []string {
 	t.Helper()
-	subjects, err := conn.SubjectsUnder(t.Context(), broker.ZoneOut, ">")
+	subjects, err := conn.SubjectsUnder(t.Context(), streams.Out, ">")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +179,7 @@ func TestClosedCalls_LeaveAndNobodyMissesThem(t *testing.T) {
 func initsAgain(t *testing.T, conn *broker.Conn) {
 	t.Helper()
 	var all []broker.Delivery
-	err := conn.Deliveries(t.Context(), broker.ZoneStart, []string{conn.Subjects().All(wire.KindStart)}, func(d broker.Delivery) bool {
+	err := conn.Deliveries(t.Context(), streams.Start, []string{conn.Subjects().All(wire.KindStart)}, func(d broker.Delivery) bool {
 		all = append(all, d)
 		return true
 	})

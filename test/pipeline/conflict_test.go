@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -48,6 +48,6 @@ func TestLaterLayout_IsLeftToOthers(t *testing.T) {
 	}
 	h.Call("calc.add").Answer("calc.added", sum(3))
 	rig := rig{t: t, client: h.Conn()}
-	rig.until("the answer is given back and delivered again", func() bool { return rig.deliveries(broker.ZoneIn) > 1 })
+	rig.until("the answer is given back and delivered again", func() bool { return rig.deliveries(streams.In) > 1 })
 	h.NoDeadLetter()
 }

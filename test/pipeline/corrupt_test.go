@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/internal/runner"
@@ -45,7 +46,7 @@ func (v natsVandal) stream(ctx context.Context, subject string) (jetstream.Strea
 	if err != nil {
 		return nil, err
 	}
-	return v.conn.JetStream().Stream(ctx, broker.StreamName(v.conn.Subjects(), layout.ZoneOf(subject)))
+	return v.conn.JetStream().Stream(ctx, streams.Name(v.conn.Subjects(), layout.ZoneOf(subject)))
 }
 
 // each calls do with the messages on a subject.
@@ -54,7 +55,7 @@ func (v natsVandal) each(ctx context.Context, filter string, do func(jetstream.S
 	if err != nil {
 		return err
 	}
-	return v.conn.Scan(ctx, broker.ZoneRun, filter, 1, func(m broker.Stored) (bool, error) { return true, do(stream, m) })
+	return v.conn.Scan(ctx, streams.Run, filter, 1, func(m broker.Stored) (bool, error) { return true, do(stream, m) })
 }
 
 func (v natsVandal) cut(ctx context.Context, run wire.RunKey) error {

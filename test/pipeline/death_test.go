@@ -10,6 +10,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/sdk"
@@ -86,7 +87,7 @@ func TestDeath_PermissionIsAskedForOnce(t *testing.T) {
 func (r *rig) requests() []wire.CallAddress {
 	r.t.Helper()
 	filter := fmt.Sprintf("%s.out.*.%s.>", r.client.Subjects().Root(), wire.NameToken(sdk.TypePermissionRequest))
-	subjects, err := r.client.SubjectsUnder(r.t.Context(), broker.ZoneOut, filter)
+	subjects, err := r.client.SubjectsUnder(r.t.Context(), streams.Out, filter)
 	r.check("list permission requests", err)
 	var all []wire.CallAddress
 	for _, s := range subjects {

@@ -8,7 +8,7 @@ import (
 
 	"agentd/sdk/wire"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/sdk"
@@ -22,7 +22,7 @@ func TestEarly_CancelWaitsForItsRun(t *testing.T) {
 	h := start(t, desk(), sdktest.Script(sdktest.Ask(add(1, 2))))
 	ev := h.Init("desk", hello())
 	h.Cancel(harness.Run{Subject: ev.Subject, Key: wire.NewRunKey(ev.Subject), Agent: "desk"}, "never mind")
-	delivered(t, h, broker.AgentConsumers("desk")[1], 1)
+	delivered(t, h, streams.AgentConsumers("desk")[1], 1)
 	r := h.Send("desk", ev)
 	ended(h, r, core.ReasonCancelled)
 	h.NoDeadLetter()
@@ -37,7 +37,7 @@ func TestEarly_MessageIsHeard(t *testing.T) {
 	h.Publish(h.Conn().Subjects().Control(wire.ControlMessage, "desk", wire.NewRunKey(ev.Subject)), wire.Event{
 		ID: "m-1", Source: "com.test.client", Type: "message", Subject: ev.Subject, Data: json.RawMessage(`{"message":"and be quick"}`),
 	})
-	delivered(t, h, broker.AgentConsumers("desk")[1], 1)
+	delivered(t, h, streams.AgentConsumers("desk")[1], 1)
 	r := h.Send("desk", ev)
 	h.Until(r, "the message is heard", func(s core.State) bool { return len(s.Heard) == 1 })
 	h.Call("calc.add").Answer("calc.added", sum(3))
@@ -51,7 +51,7 @@ func TestEarly_MessageIsHeard(t *testing.T) {
 }
 
 // delivered waits until a consumer has handed out the first n messages of its stream.
-func delivered(t *testing.T, h *harness.Harness, ref broker.ConsumerRef, n uint64) {
+func delivered(t *testing.T, h *harness.Harness, ref streams.ConsumerRef, n uint64) {
 	t.Helper()
 	poll.Until(t, harness.Patience, fmt.Sprintf("message %d is delivered to %v", n, ref), func() bool {
 		var come uint64

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/sdk"
@@ -62,12 +62,12 @@ func TestFullStream_KeepsNoSlot(t *testing.T) {
 // limitCalls sets how many bytes the streams of calls may have.
 func limitCalls(t *testing.T, h *harness.Harness, most int64) {
 	t.Helper()
-	zones, err := h.Conn().Zones(t.Context(), broker.ZoneOut)
+	zones, err := h.Conn().Zones(t.Context(), streams.Out)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, z := range zones {
-		stream, err := h.Conn().JetStream().Stream(t.Context(), broker.StreamName(h.Conn().Subjects(), z))
+		stream, err := h.Conn().JetStream().Stream(t.Context(), streams.Name(h.Conn().Subjects(), z))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/internal/broker/buckets"
 	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/sdk"
@@ -186,7 +187,7 @@ func TestGrant_WithoutItsDomainsCoversNothing(t *testing.T) {
 	old := sdk.GrantRecord{
 		ID: "c1-0-old", Agent: "desk", Principal: "shop", Tool: "calc_add", Scope: sdk.ScopePrincipal, By: []string{"anna"}, At: 1, Run: "old",
 	}
-	if err := h.Conn().Grants().Record(t.Context(), old); err != nil {
+	if err := buckets.GrantsOf(h.Conn()).Record(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
 	r := h.SendAs("shop", "desk", h.Init("desk", hello()))

@@ -5,7 +5,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -34,7 +34,7 @@ func TestHeard_TerminalEventsOnceWhateverIsSentAgain(t *testing.T) {
 			}
 		}
 	}
-	for _, ref := range []broker.ConsumerRef{broker.AgentConsumers("desk")[0], {Zone: broker.ZoneStart, Name: broker.UnroutedConsumer}} {
+	for _, ref := range []streams.ConsumerRef{streams.AgentConsumers("desk")[0], {Zone: streams.Start, Name: streams.UnroutedConsumer}} {
 		r.until("all init events are acked", func() bool {
 			left, err := r.client.Backlog(t.Context(), ref)
 			r.check("look at consumer", err)

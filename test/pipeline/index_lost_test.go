@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
 	"agentd/internal/core"
 	"agentd/internal/index"
 	"agentd/internal/reconcile"
@@ -38,7 +39,7 @@ func (s dying) Append(ctx context.Context, run wire.RunKey, base runner.Version,
 func TestIndex_IsMendedAfterAWorkerWasKilled(t *testing.T) {
 	t.Parallel()
 	r := startRig(t, rig{specs: []sdk.AgentSpec{burning().Spec}, model: sdktest.Script(sdktest.Say("hi"))}, shortLease)
-	if _, err := r.client.Provision(t.Context(), broker.Plan{Index: true}); err != nil {
+	if _, err := provision.Apply(t.Context(), r.client, provision.Plan{Index: true}); err != nil {
 		t.Fatal(err)
 	}
 	r.agents = []sdk.Agent{burning()}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
 	"agentd/internal/harness"
 	"agentd/internal/index"
 	"agentd/internal/index/ask"
@@ -29,7 +30,7 @@ import (
 // indexed makes the index of runs, and has workers find it.
 func indexed(t *testing.T, h *harness.Harness) {
 	t.Helper()
-	if _, err := h.Conn().Provision(t.Context(), broker.Plan{Index: true}); err != nil {
+	if _, err := provision.Apply(t.Context(), h.Conn(), provision.Plan{Index: true}); err != nil {
 		t.Fatal(err)
 	}
 	h.StopWorkers()
@@ -224,7 +225,7 @@ func TestIndex_IsNoticedByWorkersThatRun(t *testing.T) {
 	model := sdktest.ModelFunc(func(context.Context, sdk.ModelRequest) (sdk.ModelReply, error) { return sdktest.Say("3"), nil })
 	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{{Spec: desk()}}, Model: model})
 	h.Done(h.Run("desk", hello()))
-	if err := h.Conn().MakeIndex(t.Context()); err != nil {
+	if err := provision.Index(t.Context(), h.Conn()); err != nil {
 		t.Fatal(err)
 	}
 	for n, made := 0, time.Now(); ; n++ {

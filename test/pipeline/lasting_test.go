@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/internal/runner"
@@ -105,7 +106,7 @@ func (r *rig) questions() map[string]wire.Event {
 	r.t.Helper()
 	asked := map[string]wire.Event{}
 	filter := []string{"agentd.out.*." + wire.NameToken(sdk.TypeQuestion) + ".>"}
-	r.check("read questions", r.client.Deliveries(r.t.Context(), broker.ZoneOut, filter, func(d broker.Delivery) bool {
+	r.check("read questions", r.client.Deliveries(r.t.Context(), streams.Out, filter, func(d broker.Delivery) bool {
 		ev, err := wire.DecodeEvent(d.Headers(), d.Data())
 		r.check("decode a question", err)
 		asked[d.Subject()] = ev

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/internal/runner"
@@ -157,7 +158,7 @@ func TestRedis_AwayAndBack(t *testing.T) {
 	}
 	r.answerSums("", nil) // the others are answered now
 	r.until("everything has been tried, and what led to no reply given back and tried again", func() bool {
-		return r.deliveries(broker.ZoneStart) >= 3*each+each && r.deliveries(broker.ZoneIn) >= each
+		return r.deliveries(streams.Start) >= 3*each+each && r.deliveries(streams.In) >= each
 	})
 	if diff := r.floors(); diff != before {
 		t.Errorf("without Redis, messages were settled: up to %v, before %v", diff, before)
@@ -176,7 +177,7 @@ func TestRedis_AwayAndBack(t *testing.T) {
 func (r *rig) floors() [2]uint64 {
 	r.t.Helper()
 	var floors [2]uint64
-	for i, ref := range broker.AgentConsumers("desk")[:2] {
+	for i, ref := range streams.AgentConsumers("desk")[:2] {
 		parts, err := r.client.Divided(r.t.Context(), ref)
 		r.check("look how streams are divided", err)
 		for _, part := range parts {
@@ -189,16 +190,16 @@ func (r *rig) floors() [2]uint64 {
 }
 
 // deliveries is how often the agent's consumers of a zone have handed out a message.
-func (r *rig) deliveries(z broker.Zone) (n uint64) {
+func (r *rig) deliveries(z streams.Zone) (n uint64) {
 	r.t.Helper()
-	for _, info := range consumersOf(r.t, r.client, broker.ConsumerRef{Zone: z, Name: "agent_desk"}) {
+	for _, info := range consumersOf(r.t, r.client, streams.ConsumerRef{Zone: z, Name: "agent_desk"}) {
 		n += info.Delivered.Consumer
 	}
 	return n
 }
 
 // consumersOf are a consumer's on all streams of its zone.
-func consumersOf(t *testing.T, conn *broker.Conn, ref broker.ConsumerRef) []*jetstream.ConsumerInfo {
+func consumersOf(t *testing.T, conn *broker.Conn, ref streams.ConsumerRef) []*jetstream.ConsumerInfo {
 	t.Helper()
 	parts, err := conn.Divided(t.Context(), ref)
 	if err != nil {
@@ -206,7 +207,7 @@ func consumersOf(t *testing.T, conn *broker.Conn, ref broker.ConsumerRef) []*jet
 	}
 	var infos []*jetstream.ConsumerInfo
 	for _, part := range parts {
-		consumer, err := conn.JetStream().Consumer(t.Context(), broker.StreamName(conn.Subjects(), part.Zone), part.Name)
+		consumer, err := conn.JetStream().Consumer(t.Context(), streams.Name(conn.Subjects(), part.Zone), part.Name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/internal/state/redisstore"
@@ -225,7 +226,7 @@ func TestParked_CancelEndsTheRunAtOnce(t *testing.T) {
 func (r *rig) answerLate() {
 	r.t.Helper()
 	var first broker.Delivery
-	r.check("read the call", r.client.Deliveries(r.t.Context(), broker.ZoneOut, []string{r.client.Subjects().All(wire.KindOut)}, func(d broker.Delivery) bool {
+	r.check("read the call", r.client.Deliveries(r.t.Context(), streams.Out, []string{r.client.Subjects().All(wire.KindOut)}, func(d broker.Delivery) bool {
 		first = d
 		return false
 	}))

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -25,13 +25,13 @@ func TestPartitions_RunsEndOnAllOfThem(t *testing.T) {
 			t.Fatalf("there are %d partitions: %v", layout.Partitions(), err)
 		}
 		var runs []harness.Run
-		on := map[broker.Zone]bool{}
+		on := map[streams.Zone]bool{}
 		for i := 0; len(on) < partitions || len(runs) < 3*partitions; i++ {
 			ev := h.Init("desk", hello())
 			ev.Subject = fmt.Sprint("trip ", i)
 			r := h.Send("desk", ev)
 			runs = append(runs, r)
-			on[layout.OfRun(broker.ZoneTimer, r.Key)] = true
+			on[layout.OfRun(streams.Timer, r.Key)] = true
 		}
 		for _, r := range runs {
 			h.Suspended(r, 1)
@@ -46,14 +46,14 @@ func TestPartitions_RunsEndOnAllOfThem(t *testing.T) {
 			awaitIdle(t, h, r.Agent)
 		}
 		_, inJetStream := v.(natsVandal)
-		for _, whole := range []broker.Zone{broker.ZoneTimer, broker.ZoneIn, broker.ZoneOut, broker.ZoneRun} {
+		for _, whole := range []streams.Zone{streams.Timer, streams.In, streams.Out, streams.Run} {
 			zones, err := h.Conn().Zones(t.Context(), whole)
 			if err != nil || len(zones) != partitions {
 				t.Fatalf("%s is divided into %v: %v", whole, zones, err)
 			}
 			for _, z := range zones {
 				state, err := h.Conn().ZoneState(t.Context(), z)
-				if err != nil || state.Messages == 0 && (inJetStream || whole != broker.ZoneRun) {
+				if err != nil || state.Messages == 0 && (inJetStream || whole != streams.Run) {
 					t.Errorf("%s has %d messages: %v", z, state.Messages, err)
 				}
 			}

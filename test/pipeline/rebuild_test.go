@@ -12,8 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
 	"agentd/internal/broker/rebuild"
+	"agentd/internal/broker/streams"
 	"agentd/internal/worker"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -43,18 +44,18 @@ func TestRebuild_OfAThousandRunsThatWaitAndAThousandThatHaveEnded(t *testing.T) 
 	}
 	for n := uint64(100); n <= each; n += 100 { // which takes its time
 		r.until("half of the runs have ended, and the others wait for a call", func() bool {
-			return r.stored(broker.ZoneDone) >= n && r.stored(broker.ZoneOut) >= n
+			return r.stored(streams.Done) >= n && r.stored(streams.Out) >= n
 		})
 	}
 	r.halt(first)
 
-	for _, mode := range []broker.PersistMode{broker.PersistDefault, broker.PersistAsync} {
-		o := rebuild.Options{Conn: r.client, Plan: worker.Plan(r.specs), Zones: broker.Rebuildable, Dir: t.TempDir()}
+	for _, mode := range []streams.PersistMode{streams.PersistDefault, streams.PersistAsync} {
+		o := rebuild.Options{Conn: r.client, Plan: worker.Plan(r.specs), Zones: streams.Rebuildable, Dir: t.TempDir()}
 		o.Plan.PersistMode = mode
 		before := r.messages(o.Zones...)
 		interrupted, interrupt := context.WithCancel(t.Context())
 		o.Tell = func(what string) {
-			if strings.HasPrefix(what, "restoring "+broker.StreamName(r.client.Subjects(), broker.ZoneDone)) {
+			if strings.HasPrefix(what, "restoring "+streams.Name(r.client.Subjects(), streams.Done)) {
 				interrupt()
 			}
 		}
@@ -83,9 +84,9 @@ func TestRebuild_OfAThousandRunsThatWaitAndAThousandThatHaveEnded(t *testing.T) 
 		return nil
 	})
 	for n := uint64(100); n <= each; n += 100 {
-		r.until("the others have ended", func() bool { return r.stored(broker.ZoneDone) >= each+n })
+		r.until("the others have ended", func() bool { return r.stored(streams.Done) >= each+n })
 	}
-	for of, event := range r.messages(broker.ZoneDone) {
+	for of, event := range r.messages(streams.Done) {
 		if !strings.Contains(event, `"response":"three"`) {
 			t.Errorf("%s is %s", of, event)
 		}
@@ -106,7 +107,7 @@ func TestRebuild_OfAThousandRunsThatWaitAndAThousandThatHaveEnded(t *testing.T) 
 }
 
 // stored is how many messages a zone has.
-func (r *rig) stored(zone broker.Zone) uint64 {
+func (r *rig) stored(zone streams.Zone) uint64 {
 	r.t.Helper()
 	state, err := r.client.ZoneState(r.t.Context(), zone)
 	r.check("look at stream", err)
@@ -114,9 +115,9 @@ func (r *rig) stored(zone broker.Zone) uint64 {
 }
 
 // messages are what streams have, leases and notes apart: the contents by stream, sequence and subject.
-func (r *rig) messages(zones ...broker.Zone) map[string]string {
+func (r *rig) messages(zones ...streams.Zone) map[string]string {
 	r.t.Helper()
-	remakes, err := r.client.Remakes(r.t.Context(), broker.Plan{}, zones...)
+	remakes, err := provision.Remakes(r.t.Context(), r.client, provision.Plan{}, zones...)
 	r.check("look at streams", err)
 	all := map[string]string{}
 	for _, remake := range remakes {
@@ -131,7 +132,7 @@ func (r *rig) messages(zones ...broker.Zone) map[string]string {
 				meta, err := m.Metadata()
 				r.check("read message", err)
 				left--
-				if strings.Contains(m.Subject(), "."+broker.LeaseToken+".") {
+				if strings.Contains(m.Subject(), "."+streams.LeaseToken+".") {
 					continue
 				}
 				all[fmt.Sprint(remake.Name, " ", meta.Sequence.Stream, " ", m.Subject())] = fmt.Sprint(m.Headers(), string(m.Data()))

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 	"agentd/internal/harness"
 	"agentd/internal/worker"
 	"agentd/sdk"
@@ -33,7 +35,7 @@ func TestRefused_InitStaysSoWhenItsAgentComes(t *testing.T) {
 
 	r.specs = append(r.specs, later)
 	r.agents = append(r.agents, sdk.Agent{Spec: later})
-	_, err := r.client.Provision(t.Context(), worker.Plan(r.specs))
+	_, err := provision.Apply(t.Context(), r.client, worker.Plan(r.specs))
 	r.check("provision", err)
 	r.answerSums("", nil)
 	r.work(0)
@@ -41,7 +43,7 @@ func TestRefused_InitStaysSoWhenItsAgentComes(t *testing.T) {
 		t.Fatalf("ended with %s %s", ev.Type, ev.Data)
 	}
 	r.until("both init events are acked", func() bool {
-		floor, err := r.client.AckFloor(t.Context(), broker.AgentConsumers("later")[0])
+		floor, err := r.client.AckFloor(t.Context(), streams.AgentConsumers("later")[0])
 		r.check("look at consumer", err)
 		return floor == 2
 	})

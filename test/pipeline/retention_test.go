@@ -8,7 +8,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/audit/live"
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/harness"
 	"agentd/internal/reconcile"
 	"agentd/internal/worker"
@@ -55,7 +55,7 @@ func TestAudit_TakesTombstonesForWhatTheyAre(t *testing.T) {
 		call.Answer("calc.added", sum(3)) // goes on
 		run, conn := wire.NewRunKey("desk run"), h.Conn()
 		done := conn.Subjects().Done("desk", run, wire.InitToken("com.test.client", "init of desk"))
-		if err := erase(t.Context(), conn, broker.ZoneDone, done); err != nil {
+		if err := erase(t.Context(), conn, streams.Done, done); err != nil {
 			t.Fatal(err)
 		}
 		found, _ := auditAll(t, conn, h.Worker().Store)

@@ -12,6 +12,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
 	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/internal/runner"
@@ -67,7 +68,7 @@ func startRig(t *testing.T, r rig, ackWait time.Duration) *rig {
 	}
 	plan := worker.Plan(r.specs)
 	plan.AckWait, plan.Partitions = ackWait, harness.Partitions()
-	_, err := r.client.Provision(t.Context(), plan)
+	_, err := provision.Apply(t.Context(), r.client, plan)
 	r.check("provision", err)
 	r.store = natsStore(r.client)
 	if r.openStore != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/internal/runner"
@@ -75,7 +76,7 @@ func TestSealed_NothingOfARunShowsInItsStore(t *testing.T) {
 	}
 
 	stored := map[string]int{}
-	err := h.Conn().Scan(t.Context(), broker.ZoneRun, ">", 1, func(m broker.Stored) (bool, error) {
+	err := h.Conn().Scan(t.Context(), streams.Run, ">", 1, func(m broker.Stored) (bool, error) {
 		for _, text := range []string{"xyzzy", "calc", "desk", r.Subject} {
 			if bytes.Contains(m.Data, []byte(text)) {
 				t.Errorf("%q shows on %s", text, m.Subject)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/sdk"
@@ -25,7 +26,7 @@ func awaitFired(t *testing.T, h *harness.Harness, r harness.Run, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
-	err := h.Conn().Watch(ctx, broker.ZoneTimer, []string{h.Conn().Subjects().Fire(r.Agent, r.Key)}, true,
+	err := h.Conn().Watch(ctx, streams.Timer, []string{h.Conn().Subjects().Fire(r.Agent, r.Key)},
 		func(broker.Delivery) bool {
 			n--
 			return n > 0
@@ -40,8 +41,8 @@ func awaitIdle(t *testing.T, h *harness.Harness, agent string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
-	consumers := broker.AgentConsumers(agent)
-	timer := consumers[slices.IndexFunc(consumers, func(c broker.ConsumerRef) bool { return c.Zone == broker.ZoneTimer })]
+	consumers := streams.AgentConsumers(agent)
+	timer := consumers[slices.IndexFunc(consumers, func(c streams.ConsumerRef) bool { return c.Zone == streams.Timer })]
 	timers, err := h.Conn().Divided(ctx, timer)
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +154,7 @@ func TestTimer_IsOneHoweverOftenItIsArmed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request := "$JS.API.STREAM.INFO." + broker.StreamName(h.Conn().Subjects(), layout.ZoneOf(subject))
+	request := "$JS.API.STREAM.INFO." + streams.Name(h.Conn().Subjects(), layout.ZoneOf(subject))
 	if err := h.Conn().Request(ctx, request, map[string]string{"subjects_filter": subject}, &info); err != nil {
 		t.Fatal(err)
 	}

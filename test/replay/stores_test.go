@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/internal/reconcile"
@@ -121,12 +122,12 @@ type streamMessage struct {
 }
 
 func (inStream) open(conn *broker.Conn) runner.Store {
-	return natsstore.New(conn.JetStream(), broker.StreamName(conn.Subjects(), broker.ZoneRun), conn.Subjects())
+	return natsstore.New(conn.JetStream(), streams.Name(conn.Subjects(), streams.Run), conn.Subjects())
 }
 
 func (inStream) dump(t *testing.T, conn *broker.Conn) any {
 	var all []streamMessage
-	err := conn.Scan(t.Context(), broker.ZoneRun, ">", 1, func(m broker.Stored) (bool, error) {
+	err := conn.Scan(t.Context(), streams.Run, ">", 1, func(m broker.Stored) (bool, error) {
 		h := nats.Header(m.Headers)
 		for name := range h { // conditions on what was there before
 			if strings.HasPrefix(name, "Nats-") {
@@ -143,7 +144,7 @@ func (inStream) dump(t *testing.T, conn *broker.Conn) any {
 func (inStream) restore(t *testing.T, conn *broker.Conn, copied []byte) {
 	var all []streamMessage
 	check(t, json.Unmarshal(copied, &all))
-	stream := broker.StreamName(conn.Subjects(), broker.ZoneRun)
+	stream := streams.Name(conn.Subjects(), streams.Run)
 	for _, m := range all {
 		_, err := conn.JetStream().PublishMsg(t.Context(), &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data},
 			jetstream.WithExpectStream(stream))

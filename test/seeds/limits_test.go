@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"agentd/internal/broker/buckets"
 	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -184,13 +185,13 @@ func permissionStore(t *testing.T) {
 	}
 	serve(somebody, 0)
 
-	grants, err := h.Conn().Grants().List(t.Context())
+	grants, err := buckets.GrantsOf(h.Conn()).List(t.Context())
 	if err != nil || len(grants) != 1 {
 		t.Fatalf("%d grants are kept: %v", len(grants), err)
 	}
 	equal(t, "grant", []any{grants[0].Principal, grants[0].Agent, grants[0].Tool, grants[0].By, grants[0].Run},
 		[]any{"anna", "desk", "shop_find", []string{"boss"}, "second"})
-	if found, err := h.Conn().Grants().Revoke(t.Context(), "anna", "desk", "shop_find", grants[0].ID); err != nil || !found {
+	if found, err := buckets.GrantsOf(h.Conn()).Revoke(t.Context(), "anna", "desk", "shop_find", grants[0].ID); err != nil || !found {
 		t.Fatalf("revoked: %t, %v", found, err)
 	}
 	fourth := begin("fourth", "anna")

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/internal/llm"
@@ -258,7 +259,7 @@ func inProcess(t *testing.T) {
 		equal(t, c.Tool+" failed", c.IsError, false)
 	}
 	equal(t, "the run waited", waits(h.Parts(r)), false)
-	stream, err := h.Conn().JetStream().Stream(t.Context(), broker.StreamName(h.Conn().Subjects(), broker.ZoneOut))
+	stream, err := h.Conn().JetStream().Stream(t.Context(), streams.Name(h.Conn().Subjects(), streams.Out))
 	if err != nil {
 		t.Fatal(err)
 	}

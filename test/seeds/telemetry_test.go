@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/harness"
 	"agentd/internal/telemetry"
 	"agentd/sdk"
@@ -178,7 +179,7 @@ func everyEventHasTheTrace(t *testing.T) {
 	h.Cancel(r, "enough")
 	h.Done(r)
 	var types []string
-	for _, zone := range []broker.Zone{broker.ZoneOut, broker.ZoneDone} {
+	for _, zone := range []streams.Zone{streams.Out, streams.Done} {
 		err := h.Conn().Scan(t.Context(), zone, "agentd.>", 1, func(m broker.Stored) (bool, error) {
 			e, err := wire.DecodeEvent(m.Headers, m.Data)
 			if err == nil {

@@ -6,6 +6,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/contracts"
 	"agentd/internal/harness"
 	"agentd/sdk"
@@ -60,7 +61,7 @@ func contractVersions(t *testing.T) {
 func everyEventNamesItsVersion(t *testing.T, h *harness.Harness) {
 	t.Helper()
 	events := 0
-	for zone, filter := range map[broker.Zone]string{broker.ZoneOut: "agentd.out.>", broker.ZoneDone: "agentd.done.>"} {
+	for zone, filter := range map[streams.Zone]string{streams.Out: "agentd.out.>", streams.Done: "agentd.done.>"} {
 		err := h.Conn().Scan(t.Context(), zone, filter, 1, func(m broker.Stored) (bool, error) {
 			event, err := wire.DecodeEvent(m.Headers, m.Data)
 			if err != nil {

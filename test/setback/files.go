@@ -9,14 +9,14 @@ import (
 	"os"
 	"path/filepath"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/sdk/wire"
 )
 
 // Zones are those whose streams may be set back, in a layout.
-func Zones(l broker.Layout) []broker.Zone {
-	var zones []broker.Zone
-	for _, whole := range broker.Rebuildable {
+func Zones(l streams.Layout) []streams.Zone {
+	var zones []streams.Zone
+	for _, whole := range streams.Rebuildable {
 		zones = append(zones, l.Zones(whole)...)
 	}
 	return zones
@@ -26,13 +26,13 @@ func Zones(l broker.Layout) []broker.Zone {
 type Files map[string][]byte
 
 // Folder is where the server that has its data in dir keeps a zone's stream.
-func Folder(dir string, z broker.Zone) string {
-	return filepath.Join(dir, "jetstream", "$G", "streams", broker.StreamName(wire.DefaultSubjects(), z))
+func Folder(dir string, z streams.Zone) string {
+	return filepath.Join(dir, "jetstream", "$G", "streams", streams.Name(wire.DefaultSubjects(), z))
 }
 
 // Take reads the files of a zone's stream as they are. While the server writes them, some come out older than others, as after a loss of
 // power.
-func Take(dir string, z broker.Zone) (Files, error) {
+func Take(dir string, z streams.Zone) (Files, error) {
 	files := Files{}
 	root := Folder(dir, z)
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -57,7 +57,7 @@ func Take(dir string, z broker.Zone) (Files, error) {
 }
 
 // Put has the stream have files, and no others. The server must not run.
-func Put(dir string, z broker.Zone, files Files) error {
+func Put(dir string, z streams.Zone, files Files) error {
 	root := Folder(dir, z)
 	err := os.RemoveAll(root)
 	for name, data := range files {

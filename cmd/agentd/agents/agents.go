@@ -12,6 +12,7 @@ import (
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/setup"
 	"agentd/internal/show"
 	"agentd/sdk/wire"
@@ -90,7 +91,7 @@ func look(ctx context.Context, c *cli.Client, agent string) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	backlog, err := c.Backlog(ctx, broker.AgentConsumers(agent)[0])
+	backlog, err := c.Backlog(ctx, streams.AgentConsumers(agent)[0])
 	if err != nil {
 		return row{}, err
 	}
@@ -98,7 +99,7 @@ func look(ctx context.Context, c *cli.Client, agent string) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	unserved, err := c.Unread(ctx, broker.AgentConsumers(agent)...)
+	unserved, err := c.Unread(ctx, streams.AgentConsumers(agent)...)
 	if err != nil {
 		return row{}, err
 	}

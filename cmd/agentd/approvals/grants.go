@@ -9,21 +9,22 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
-	"agentd/internal/broker"
+	"agentd/internal/broker/buckets"
 	"agentd/internal/requests"
 	"agentd/internal/show"
 	"agentd/sdk"
 )
 
 // withGrants calls do with the grants that are wider than a run. What the server refuses to this user is said at once.
-func withGrants(ctx context.Context, a *cli.App, do func(context.Context, broker.Grants, []sdk.KeptGrant) error) error {
+func withGrants(ctx context.Context, a *cli.App, do func(context.Context, buckets.Grants, []sdk.KeptGrant) error) error {
 	return a.WithClient(ctx, func(c *cli.Client) error {
 		return c.Permitted(ctx, func(ctx context.Context) error {
-			kept, err := c.Grants().List(ctx)
+			grants := buckets.GrantsOf(c.Conn)
+			kept, err := grants.List(ctx)
 			if err != nil {
 				return err
 			}
-			return do(ctx, c.Grants(), kept)
+			return do(ctx, grants, kept)
 		})
 	})
 }
@@ -36,7 +37,7 @@ func grantsCommand(a *cli.App) *cobra.Command {
 			"principal starts. Its ID is that of the request that was decided so. To take one back: agentd approvals revoke ID",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withGrants(cmd.Context(), a, func(_ context.Context, _ broker.Grants, kept []sdk.KeptGrant) error {
+			return withGrants(cmd.Context(), a, func(_ context.Context, _ buckets.Grants, kept []sdk.KeptGrant) error {
 				return a.Print(append([]sdk.KeptGrant{}, kept...), func(w io.Writer) error { return show.Grants(w, kept, cli.Columns(w)) })
 			})
 		},
@@ -50,7 +51,7 @@ func revokeCommand(a *cli.App) *cobra.Command {
 		Long:  "revoke removes a grant of the list of: agentd approvals grants\nFrom then on people are asked again. Calls that were made under it stay made.",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withGrants(cmd.Context(), a, func(ctx context.Context, grants broker.Grants, kept []sdk.KeptGrant) error {
+			return withGrants(cmd.Context(), a, func(ctx context.Context, grants buckets.Grants, kept []sdk.KeptGrant) error {
 				g, err := findGrant(kept, args[0])
 				if err != nil {
 					return err

@@ -15,6 +15,7 @@ import (
 	"agentd/internal/bench"
 	"agentd/internal/broker"
 	"agentd/internal/broker/embedded"
+	"agentd/internal/broker/streams"
 	"agentd/internal/config"
 	"agentd/internal/setup"
 	"agentd/sdk"
@@ -71,7 +72,7 @@ func (f flags) check(cfg *config.Config) error {
 	case f.replicas < 0 || f.replicas > 5:
 		return cli.Usagef("--replicas %d: want 1 to 5", f.replicas)
 	case f.partitions != 0:
-		if _, err := broker.NewLayout(f.partitions); err != nil {
+		if _, err := streams.NewLayout(f.partitions); err != nil {
 			return cli.Usagef("--partitions: %s", sdk.AsError(err).Message)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/capacity"
 	"agentd/internal/config"
 	"agentd/internal/days"
@@ -98,7 +98,7 @@ func (f *asked) load(a *cli.App) (capacity.Load, error) {
 			return l, cli.Usage(fmt.Errorf("%s: %w", d.flag, err))
 		}
 	}
-	if _, err := broker.NewLayout(l.Partitions); err != nil {
+	if _, err := streams.NewLayout(l.Partitions); err != nil {
 		return l, cli.Usage(err)
 	}
 	switch {

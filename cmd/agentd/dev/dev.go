@@ -15,6 +15,7 @@ import (
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/broker"
 	"agentd/internal/broker/embedded"
+	"agentd/internal/broker/provision"
 	"agentd/internal/config"
 	"agentd/internal/devserver"
 	"agentd/internal/setup"
@@ -109,7 +110,7 @@ func (f devFlags) consoles(data string) []string {
 
 func serverOnly(ctx context.Context, conn *broker.Conn, cfg *config.Config, t teller) error {
 	if len(cfg.Agents) > 0 {
-		if _, err := conn.Provision(ctx, setup.Plan(cfg)); err != nil {
+		if _, err := provision.Apply(ctx, conn, setup.Plan(cfg)); err != nil {
 			return err
 		}
 	}

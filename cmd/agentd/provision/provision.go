@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
-	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
 	"agentd/internal/setup"
 	"agentd/internal/show"
 	"agentd/sdk"
@@ -41,14 +41,14 @@ func Command(a *cli.App) *cobra.Command {
 			if partitions != 0 {
 				cfg.NATS.Partitions = partitions
 			}
-			changes := []broker.Change{}
+			changes := []provision.Change{}
 			err = c.Permitted(cmd.Context(), func(ctx context.Context) error {
 				rebuilt, err := anew.rebuild(ctx, a, c, dry)
 				changes = append(changes, rebuilt...)
 				if err != nil || dry && len(anew.zones) > 0 {
 					return err
 				}
-				made, err := provision(ctx, a, c, index, dry)
+				made, err := apply(ctx, a, c, index, dry)
 				changes = append(changes, made...)
 				return err
 			})
@@ -66,19 +66,19 @@ func Command(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// provision also makes what the services need whose contracts are in the registry. The registry may be one of the things
+// apply also makes what the services need whose contracts are in the registry. The registry may be one of the things
 // that are made, so contracts that it does not have yet are not error.
-func provision(ctx context.Context, a *cli.App, c *cli.Client, index, dry bool) ([]broker.Change, error) {
-	do := c.Provision
+func apply(ctx context.Context, a *cli.App, c *cli.Client, index, dry bool) ([]provision.Change, error) {
+	do := provision.Apply
 	if dry {
-		do = c.Unprovisioned
+		do = provision.Planned
 	}
-	plan := func() broker.Plan {
+	plan := func() provision.Plan {
 		p := setup.Plan(c.Config)
 		p.Index = index
 		return p
 	}
-	changes, err := do(ctx, plan())
+	changes, err := do(ctx, c, plan())
 	if err != nil || len(c.Config.References) == 0 {
 		return changes, err
 	}
@@ -93,7 +93,7 @@ func provision(ctx context.Context, a *cli.App, c *cli.Client, index, dry bool) 
 	for _, f := range missing {
 		fmt.Fprintf(a.Err, "%s\n  its consumer is not made; publish the contract and run the command again\n", f)
 	}
-	more, err := do(ctx, plan())
+	more, err := do(ctx, c, plan())
 	for _, change := range more {
 		if !slices.Contains(changes, change) { // a dry run finds again what it has not made
 			changes = append(changes, change)
@@ -102,7 +102,7 @@ func provision(ctx context.Context, a *cli.App, c *cli.Client, index, dry bool) 
 	return changes, err
 }
 
-func printChanges(a *cli.App, changes []broker.Change, dry bool) error {
+func printChanges(a *cli.App, changes []provision.Change, dry bool) error {
 	would := ""
 	if dry {
 		would = "would be "

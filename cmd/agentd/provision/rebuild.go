@@ -6,8 +6,9 @@ import (
 	"strings"
 
 	"agentd/cmd/agentd/internal/cli"
-	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
 	"agentd/internal/broker/rebuild"
+	"agentd/internal/broker/streams"
 	"agentd/internal/setup"
 )
 
@@ -17,7 +18,7 @@ type rebuilding struct {
 	dir   string
 }
 
-func (r rebuilding) rebuild(ctx context.Context, a *cli.App, c *cli.Client, dry bool) ([]broker.Change, error) {
+func (r rebuilding) rebuild(ctx context.Context, a *cli.App, c *cli.Client, dry bool) ([]provision.Change, error) {
 	if len(r.zones) == 0 {
 		return nil, nil
 	}
@@ -26,7 +27,7 @@ func (r rebuilding) rebuild(ctx context.Context, a *cli.App, c *cli.Client, dry 
 		Tell: func(what string) { fmt.Fprintln(a.Err, what) },
 	}
 	for _, name := range r.zones {
-		o.Zones = append(o.Zones, broker.Zone(strings.ToUpper(name)))
+		o.Zones = append(o.Zones, streams.Zone(strings.ToUpper(name)))
 	}
 	if dry {
 		return rebuild.Planned(ctx, o)

@@ -9,6 +9,7 @@ import (
 
 	"agentd/internal/audit"
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/runner"
 )
@@ -19,11 +20,11 @@ func (a *Auditor) inits(ctx context.Context, since time.Time, found func(Violati
 	from := uint64(0)
 	if !since.IsZero() {
 		var err error
-		if from, err = a.conn.SequenceAt(ctx, broker.ZoneStart, since); err != nil {
+		if from, err = a.conn.SequenceAt(ctx, streams.Start, since); err != nil {
 			return err
 		}
 	}
-	return a.conn.Scan(ctx, broker.ZoneStart, a.conn.Subjects().All(wire.KindStart), from, func(m broker.Stored) (bool, error) {
+	return a.conn.Scan(ctx, streams.Start, a.conn.Subjects().All(wire.KindStart), from, func(m broker.Stored) (bool, error) {
 		violations, err := a.init(ctx, m)
 		for _, v := range violations {
 			if err := found(Violation{Violation: v}); err != nil {
@@ -41,9 +42,9 @@ func (a *Auditor) init(ctx context.Context, m broker.Stored) ([]audit.Violation,
 	in := message(subjects, m)
 	checker.Input(in)
 	address, err := subjects.Parse(m.Subject)
-	consumer := broker.ConsumerRef{Zone: broker.ZoneStart, Name: broker.UnroutedConsumer}
+	consumer := streams.ConsumerRef{Zone: streams.Start, Name: streams.UnroutedConsumer}
 	if err == nil {
-		agents := broker.AgentConsumers(address.Agent)[0]
+		agents := streams.AgentConsumers(address.Agent)[0]
 		exists, err := a.conn.HasConsumer(ctx, agents)
 		if err != nil {
 			return nil, err

@@ -19,6 +19,7 @@ import (
 
 	"agentd/internal/audit"
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/internal/state"
@@ -53,8 +54,8 @@ type Auditor struct {
 	// horizon is how far back all events are kept, in Unix milliseconds.
 	horizon int64
 	// floors are the sequences up to which a consumer's messages are settled, as they were when its agent was first met.
-	floors map[broker.ConsumerRef]uint64
-	zones  map[string]broker.Zone
+	floors map[streams.ConsumerRef]uint64
+	zones  map[string]streams.Zone
 }
 
 // horizonMargin is for clocks that do not agree.
@@ -62,17 +63,17 @@ const horizonMargin = time.Hour
 
 // New returns an Auditor that reads from a connection and a store, which stay the caller's.
 func New(ctx context.Context, conn *broker.Conn, store runner.Store) (*Auditor, error) {
-	a := &Auditor{conn: conn, store: store, floors: map[broker.ConsumerRef]uint64{}, zones: map[string]broker.Zone{}}
-	for _, whole := range []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneTimer} {
+	a := &Auditor{conn: conn, store: store, floors: map[streams.ConsumerRef]uint64{}, zones: map[string]streams.Zone{}}
+	for _, whole := range []streams.Zone{streams.Start, streams.In, streams.Out, streams.Timer} {
 		zones, err := conn.Zones(ctx, whole)
 		if err != nil {
 			return nil, err
 		}
 		for _, z := range zones {
-			a.zones[broker.StreamName(conn.Subjects(), z)] = z
+			a.zones[streams.Name(conn.Subjects(), z)] = z
 		}
 	}
-	for _, z := range []broker.Zone{broker.ZoneOut, broker.ZoneDone} {
+	for _, z := range []streams.Zone{streams.Out, streams.Done} {
 		age, err := conn.MaxAge(ctx, z)
 		if err != nil {
 			return nil, err
@@ -124,7 +125,7 @@ func (a *Auditor) Run(ctx context.Context, key wire.RunKey, found func(Violation
 }
 
 // floor is the sequence up to which the messages of a consumer are settled.
-func (a *Auditor) floor(ctx context.Context, ref broker.ConsumerRef) (uint64, error) {
+func (a *Auditor) floor(ctx context.Context, ref streams.ConsumerRef) (uint64, error) {
 	if floor, ok := a.floors[ref]; ok {
 		return floor, nil
 	}
@@ -204,7 +205,7 @@ func (r *auditedRun) audit(ctx context.Context) error {
 
 func (r *auditedRun) readFloors(ctx context.Context) error {
 	r.settled = map[string]uint64{}
-	refs, err := r.conn.Divided(ctx, broker.AgentConsumers(r.head.Agent)...)
+	refs, err := r.conn.Divided(ctx, streams.AgentConsumers(r.head.Agent)...)
 	if err != nil {
 		return err
 	}
@@ -213,7 +214,7 @@ func (r *auditedRun) readFloors(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.settled[broker.StreamName(r.conn.Subjects(), ref.Zone)] = floor
+		r.settled[streams.Name(r.conn.Subjects(), ref.Zone)] = floor
 	}
 	return nil
 }
@@ -224,9 +225,9 @@ func (r *auditedRun) readMessages(ctx context.Context) error {
 	tail := wire.NameToken(r.head.Agent) + "." + r.key.Partition + "." + r.key.Token
 	of := func(kind wire.Kind, rest string) string { return s.Root() + "." + string(kind) + "." + rest }
 	control := of(wire.KindCtl, "*."+tail)
-	for zone, filters := range map[broker.Zone][]string{
-		broker.ZoneIn:    {of(wire.KindIn, "*.*."+tail+".>"), control, control + ".*"},
-		broker.ZoneTimer: {s.Fire(r.head.Agent, r.key)},
+	for zone, filters := range map[streams.Zone][]string{
+		streams.In:    {of(wire.KindIn, "*.*."+tail+".>"), control, control + ".*"},
+		streams.Timer: {s.Fire(r.head.Agent, r.key)},
 	} {
 		for _, filter := range filters {
 			err := r.conn.Scan(ctx, zone, filter, 0, func(m broker.Stored) (bool, error) {
@@ -240,22 +241,22 @@ func (r *auditedRun) readMessages(ctx context.Context) error {
 	}
 	calls := []string{of(wire.KindOut, "*.*."+tail+".>"), of(wire.KindVoid, "*.*."+tail+".>")}
 	for _, filter := range calls {
-		if err := r.readEvents(ctx, broker.ZoneOut, filter); err != nil {
+		if err := r.readEvents(ctx, streams.Out, filter); err != nil {
 			return err
 		}
 	}
 	if init := r.head.Init; init.Reply != nil {
-		return r.readEvents(ctx, broker.ZoneIn, s.Reply(*init.Reply))
+		return r.readEvents(ctx, streams.In, s.Reply(*init.Reply))
 	}
 	for _, token := range r.head.Generations() {
-		if err := r.readEvents(ctx, broker.ZoneDone, s.Done(r.head.Agent, r.key, token)); err != nil {
+		if err := r.readEvents(ctx, streams.Done, s.Done(r.head.Agent, r.key, token)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *auditedRun) readEvents(ctx context.Context, z broker.Zone, filter string) error {
+func (r *auditedRun) readEvents(ctx context.Context, z streams.Zone, filter string) error {
 	return r.conn.Scan(ctx, z, filter, 0, func(m broker.Stored) (bool, error) {
 		r.events = append(r.events, m)
 		return true, nil

@@ -6,14 +6,21 @@ package rebuild
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"agentd/internal/broker"
+	"agentd/internal/broker/leader"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 	"agentd/internal/retry"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 const (
@@ -29,8 +36,8 @@ const (
 type Options struct {
 	Conn *broker.Conn
 	// Plan decides which persistence and how many replicas the streams get; its agents have their streams refilled by the next worker.
-	Plan  broker.Plan
-	Zones []broker.Zone
+	Plan  provision.Plan
+	Zones []streams.Zone
 	// Dir is the folder of the backups: one for each stream, until it is restored. It needs room for the largest of them.
 	Dir string
 	// Patience is how long workers may take to have gone; 0 is DefaultPatience.
@@ -41,12 +48,12 @@ type Options struct {
 
 // Streams rebuilds those streams of the zones that are not as the plan says, one after the other, and returns what it has changed. It fails
 // with CodeUnavailable while a worker runs. It may be repeated after any failure, with the same folder.
-func Streams(ctx context.Context, o Options) ([]broker.Change, error) {
-	remakes, err := o.Conn.Remakes(ctx, o.Plan, o.Zones...)
+func Streams(ctx context.Context, o Options) ([]provision.Change, error) {
+	remakes, err := provision.Remakes(ctx, o.Conn, o.Plan, o.Zones...)
 	if err != nil {
 		return nil, err
 	}
-	var changes []broker.Change
+	var changes []provision.Change
 	for _, r := range remakes {
 		change, err := o.stream(ctx, r)
 		if err != nil {
@@ -60,19 +67,27 @@ func Streams(ctx context.Context, o Options) ([]broker.Change, error) {
 		return nil, nil
 	}
 	// A worker that ended while its stream was backed up may have published something afterwards.
-	if err := o.Conn.ForgetRefilled(ctx, o.Plan.Agents...); err != nil {
-		return changes, err
+	return changes, o.forgetRefilled(ctx)
+}
+
+// forgetRefilled has workers that start refill the streams of the plan's agents, and of those that nobody serves, as after a restart of the
+// server.
+func (o *Options) forgetRefilled(ctx context.Context) error {
+	for _, a := range o.Plan.Agents {
+		if err := o.Conn.NoteRefilled(ctx, wire.NameToken(a.Name), ""); err != nil {
+			return err
+		}
 	}
-	return changes, nil
+	return o.Conn.NoteRefilled(ctx, broker.Unserved, "")
 }
 
 // Planned says what Streams would change.
-func Planned(ctx context.Context, o Options) ([]broker.Change, error) {
-	remakes, err := o.Conn.Remakes(ctx, o.Plan, o.Zones...)
+func Planned(ctx context.Context, o Options) ([]provision.Change, error) {
+	remakes, err := provision.Remakes(ctx, o.Conn, o.Plan, o.Zones...)
 	if err != nil {
 		return nil, err
 	}
-	var changes []broker.Change
+	var changes []provision.Change
 	for _, r := range remakes {
 		backup, err := readManifest(filepath.Join(o.Dir, r.Name))
 		switch {
@@ -88,7 +103,7 @@ func Planned(ctx context.Context, o Options) ([]broker.Change, error) {
 }
 
 // stream rebuilds a stream, and says what it has changed; the zero value is nothing.
-func (o *Options) stream(ctx context.Context, r broker.Remake) (none broker.Change, err error) {
+func (o *Options) stream(ctx context.Context, r provision.Remake) (none provision.Change, err error) {
 	dir := filepath.Join(o.Dir, r.Name)
 	backup, err := readManifest(dir)
 	if err != nil {
@@ -109,7 +124,7 @@ func (o *Options) stream(ctx context.Context, r broker.Remake) (none broker.Chan
 		if backup, err = o.backUp(ctx, r, dir); err != nil {
 			return none, err
 		}
-		if err := o.Conn.DeleteStream(ctx, r.Name); err != nil {
+		if err := remove(ctx, o.Conn.JetStream(), r.Name); err != nil {
 			return none, err
 		}
 	}
@@ -121,6 +136,16 @@ func (o *Options) stream(ctx context.Context, r broker.Remake) (none broker.Chan
 		return none, err
 	}
 	return r.Change(backup.Config), nil
+}
+
+// remove deletes a stream, if it is there.
+func remove(ctx context.Context, js jetstream.JetStream, name string) error {
+	return leader.Patiently(ctx, js, "stream "+name, func(ctx context.Context) error {
+		if err := js.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return fmt.Errorf("delete stream %s: %w", name, err)
+		}
+		return nil
+	})
 }
 
 // unused waits until no worker reads anything.
@@ -144,7 +169,7 @@ func (o *Options) unused(ctx context.Context) error {
 }
 
 // backUp backs up a stream to which nobody publishes any more. Timers that fire meanwhile are in it as they were before, and fire again.
-func (o *Options) backUp(ctx context.Context, r broker.Remake, dir string) (*manifest, error) {
+func (o *Options) backUp(ctx context.Context, r provision.Remake, dir string) (*manifest, error) {
 	for range attempts {
 		o.Tell(fmt.Sprintf("backing up %s to %s", r.Name, dir))
 		backup, err := back(ctx, o.Conn.JetStream(), r.Name, dir)

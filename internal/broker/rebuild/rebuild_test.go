@@ -17,6 +17,8 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/broker/embedded"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 	"agentd/sdk/wire"
 )
 
@@ -53,14 +55,14 @@ func start(t *testing.T) *site {
 		}
 	})
 	s := &site{T: t, conn: conn}
-	plan := broker.Plan{
-		AckWait: time.Hour, PersistMode: broker.PersistDefault, Agents: []broker.AgentPlan{{Name: "desk", Type: "desk"}}, Services: []broker.ServicePlan{{Type: "calc.add"}},
+	plan := provision.Plan{
+		AckWait: time.Hour, PersistMode: streams.PersistDefault, Agents: []provision.Agent{{Name: "desk", Type: "desk"}}, Services: []provision.Service{{Type: "calc.add"}},
 	}
-	_, err = conn.Provision(t.Context(), plan)
+	_, err = provision.Apply(t.Context(), conn, plan)
 	s.check(err)
-	plan.PersistMode = broker.PersistAsync
+	plan.PersistMode = streams.PersistAsync
 	s.Options = Options{
-		Conn: conn, Plan: plan, Zones: broker.Rebuildable, Dir: filepath.Join(t.TempDir(), "backups"),
+		Conn: conn, Plan: plan, Zones: streams.Rebuildable, Dir: filepath.Join(t.TempDir(), "backups"),
 		Tell: func(what string) { s.told = append(s.told, what) },
 	}
 	return s
@@ -145,7 +147,7 @@ func TestStreams_KeepWhatIsInThem(t *testing.T) {
 	for i := range 5 {
 		s.call(fmt.Sprint("call", i))
 	}
-	consumer, err := s.conn.JetStream().Consumer(t.Context(), "AGENTD_OUT", broker.ServiceConsumer("", "calc.add").Name)
+	consumer, err := s.conn.JetStream().Consumer(t.Context(), "AGENTD_OUT", streams.ServiceConsumer("", "calc.add").Name)
 	s.check(err)
 	batch, err := consumer.FetchNoWait(3)
 	s.check(err)
@@ -164,7 +166,7 @@ func TestStreams_KeepWhatIsInThem(t *testing.T) {
 	if got := position(); got != want {
 		t.Fatalf("before, the consumer has %s, want %s", got, want)
 	}
-	for _, mode := range []broker.PersistMode{broker.PersistAsync, broker.PersistDefault} {
+	for _, mode := range []streams.PersistMode{streams.PersistAsync, streams.PersistDefault} {
 		s.Plan.PersistMode = mode
 		if got := s.rebuild(); got != allThree {
 			t.Errorf("it says %s", got)
@@ -184,7 +186,7 @@ func TestStreams_KeepWhatIsInThem(t *testing.T) {
 		if got := s.rebuild(); got != "" {
 			t.Errorf("again, it says %s", got)
 		}
-		if changes, err := s.conn.Provision(t.Context(), s.Plan); err != nil || len(changes) != 0 {
+		if changes, err := provision.Apply(t.Context(), s.conn, s.Plan); err != nil || len(changes) != 0 {
 			t.Errorf("afterwards, provisioning changes %v, %v", changes, err)
 		}
 	}
@@ -277,7 +279,7 @@ func TestStreams_KnowWhichBackupsAreOver(t *testing.T) {
 
 	s.call("another")
 	s.check(os.CopyFS(s.Dir, os.DirFS(older)))
-	s.Plan.PersistMode = broker.PersistDefault
+	s.Plan.PersistMode = streams.PersistDefault
 	if got := s.rebuild(); got != allThree || s.called() != "1 call, 2 another" {
 		t.Errorf("it says %q, and the stream has %s", got, s.called())
 	}
@@ -289,13 +291,13 @@ func TestStreams_SayThatSomebodyElseMadeThem(t *testing.T) {
 	s := start(t)
 	s.call("call")
 	s.interrupt("restoring AGENTD_OUT")
-	_, err := s.conn.Provision(t.Context(), s.Plan)
+	_, err := provision.Apply(t.Context(), s.conn, s.Plan)
 	s.check(err)
 	_, err = Streams(t.Context(), s.Options)
 	if err == nil || !strings.Contains(err.Error(), "AGENTD_OUT was made anew by somebody else") {
 		t.Fatalf("it says %v", err)
 	}
-	s.check(s.conn.DeleteStream(t.Context(), "AGENTD_OUT"))
+	s.check(remove(t.Context(), s.conn.JetStream(), "AGENTD_OUT"))
 	if got := s.rebuild(); got != allThree || s.called() != "1 call" {
 		t.Errorf("it says %q, and the stream has %s", got, s.called())
 	}
@@ -305,7 +307,7 @@ func TestStreams_SayThatSomebodyElseMadeThem(t *testing.T) {
 func TestStreams_WaitUntilNoWorkerReads(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	ref := broker.AgentConsumers("desk")[0]
+	ref := streams.AgentConsumers("desk")[0]
 	request := func() (stop func()) {
 		nc := s.conn.JetStream().Conn()
 		sub, err := nc.SubscribeSync(nats.NewInbox())
@@ -335,7 +337,7 @@ func TestStreams_WaitUntilNoWorkerReads(t *testing.T) {
 func TestStreams_AreOnlyThoseThatJournalsFill(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	s.Zones = []broker.Zone{broker.ZoneRun}
+	s.Zones = []streams.Zone{streams.Run}
 	if _, err := Streams(t.Context(), s.Options); err == nil || !strings.Contains(err.Error(), "AGENTD_RUN is not one that is rebuilt: these are [OUT DONE TMR]") {
 		t.Errorf("it says %v", err)
 	}

@@ -12,6 +12,8 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/broker/embedded"
+	"agentd/internal/broker/provision"
+	"agentd/internal/broker/streams"
 	"agentd/internal/bulk"
 	"agentd/internal/core"
 	"agentd/internal/index"
@@ -56,10 +58,10 @@ func counting(t *testing.T, runs int) (*jobs, slow) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if _, err := conn.Provision(t.Context(), broker.Plan{}); err != nil {
+	if _, err := provision.Apply(t.Context(), conn, provision.Plan{}); err != nil {
 		t.Fatal(err)
 	}
-	store := slow{natsstore.New(conn.JetStream(), broker.StreamName(conn.Subjects(), broker.ZoneRun), conn.Subjects()), make(chan struct{})}
+	store := slow{natsstore.New(conn.JetStream(), streams.Name(conn.Subjects(), streams.Run), conn.Subjects()), make(chan struct{})}
 	var writing errgroup.Group
 	writing.SetLimit(16)
 	for n := range runs {

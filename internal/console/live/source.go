@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
+	"agentd/internal/broker/survey"
 	"agentd/internal/config"
 	"agentd/internal/console"
 	"agentd/internal/core"
@@ -112,7 +114,7 @@ func (s *source) Letters(ctx context.Context, f console.LetterFilter) (letters [
 		return nil, false, sdk.Errorf(sdk.CodeContractViolation, "%q is not a reason; want one of %v", f.Reason, deadletter.Reasons())
 	}
 	if f == (console.LetterFilter{Limit: f.Limit}) {
-		bounds, err := permitted(ctx, s.conn, func(ctx context.Context) (broker.Bounds, error) { return s.conn.Bounds(ctx, broker.ZoneDLQ) })
+		bounds, err := permitted(ctx, s.conn, func(ctx context.Context) (broker.Bounds, error) { return s.conn.Bounds(ctx, streams.DLQ) })
 		if err != nil {
 			return nil, false, err
 		}
@@ -177,12 +179,12 @@ func (s *source) AgentState(ctx context.Context, agent string) (console.AgentSta
 			return state, err
 		}
 		state.Paused, state.Drain = p.Paused(), p.Drain
-		backlog, err := s.conn.Backlog(ctx, broker.AgentConsumers(agent)[0])
+		backlog, err := s.conn.Backlog(ctx, streams.AgentConsumers(agent)[0])
 		if err != nil {
 			return state, err
 		}
 		state.New = int(backlog.Pending)
-		state.Unserved, err = s.conn.Unread(ctx, broker.AgentConsumers(agent)...)
+		state.Unserved, err = s.conn.Unread(ctx, streams.AgentConsumers(agent)...)
 		return state, err
 	})
 }
@@ -190,7 +192,7 @@ func (s *source) AgentState(ctx context.Context, agent string) (console.AgentSta
 // PauseAgent implements console.Source.
 func (s *source) PauseAgent(ctx context.Context, agent string, lasting time.Duration, drain bool) error {
 	return s.conn.Permitted(ctx, func(ctx context.Context) error {
-		known, err := s.conn.HasConsumer(ctx, broker.AgentConsumers(agent)[0])
+		known, err := s.conn.HasConsumer(ctx, streams.AgentConsumers(agent)[0])
 		if err == nil && !known {
 			err = sdk.Errorf(sdk.CodeUnknownAgent, "the server has no consumers for agent %s; run: agentd provision", agent)
 		}
@@ -267,11 +269,11 @@ func (s *source) Examine(ctx context.Context) (console.Examination, error) {
 // holdings are what streams hold, and how far consumers are.
 func (s *source) holdings(ctx context.Context, e *console.Examination) error {
 	return s.conn.Permitted(ctx, func(ctx context.Context) error {
-		streams, consumers, err := s.conn.Holdings(ctx, setup.Plan(s.config()))
-		for _, one := range streams {
+		held, read, err := survey.Holdings(ctx, s.conn, setup.Plan(s.config()))
+		for _, one := range held {
 			e.Streams = append(e.Streams, console.Stream(one))
 		}
-		for _, one := range consumers {
+		for _, one := range read {
 			e.Consumers = append(e.Consumers, console.Consumer{
 				Stream: one.Stream, Name: one.Name, Pending: one.Pending, Unacked: one.Unacked, Redelivered: one.Redelivered, Readers: one.Pulls,
 				Delivered: one.Delivered, Paused: one.Paused,

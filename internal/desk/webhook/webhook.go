@@ -28,6 +28,7 @@ import (
 
 	"agentd/internal/address"
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/desk"
 	"agentd/internal/retry"
 	"agentd/sdk"
@@ -67,7 +68,7 @@ type Options struct {
 }
 
 const (
-	// timeout bounds one request. It is shorter than broker.CallWait.
+	// timeout bounds one request. It is shorter than streams.CallWait.
 	timeout        = 10 * time.Second
 	defaultBackoff = time.Second
 	longestBackoff = 5 * time.Minute
@@ -101,7 +102,7 @@ func Run(ctx context.Context, o Options) {
 		t := &teller{Options: o, client: client, target: w, failed: map[stored]int{}}
 		running.Go(func() {
 			o.Conn.Consume(ctx, broker.ConsumeOptions{
-				Consumers: o.Conn.AwaitReading(ctx, broker.WebhookConsumer(w.Name())), Slots: slots, Grace: timeout, Handle: t.handle,
+				Consumers: o.Conn.AwaitReading(ctx, streams.WebhookConsumer(w.Name())), Slots: slots, Grace: timeout, Handle: t.handle,
 			})
 		})
 	}

@@ -14,7 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/provision"
 	"agentd/internal/desk"
 	"agentd/internal/desk/webhook"
 	"agentd/internal/harness"
@@ -69,7 +69,7 @@ func TestRun_TellsAtLeastOnceWhateverFails(t *testing.T) {
 		Agents: []sdk.Agent{{Spec: asker()}}, Model: sdktest.Script(sdktest.Ask(ask("one?"), ask("two?")), sdktest.Say("done")),
 	})
 	target := webhook.Target{URL: server.URL + "/hook?key=private", Key: []byte("s3cret")}
-	_, err := h.Conn().Provision(t.Context(), broker.Plan{Webhooks: []broker.WebhookPlan{{Name: target.Name(), Domains: []string{sdk.HumanDomain}}}})
+	_, err := provision.Apply(t.Context(), h.Conn(), provision.Plan{Webhooks: []provision.Webhook{{Name: target.Name(), Domains: []string{sdk.HumanDomain}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestRun_RemindsUntilSomebodyDecides(t *testing.T) {
 		Model:  sdktest.Script(sdktest.Ask(sdktest.Tool("ask_question", map[string]string{"question": "one?"})), sdktest.Say("done")),
 	})
 	target := webhook.Target{URL: server.URL, Key: []byte("s3cret")}
-	_, err := h.Conn().Provision(t.Context(), broker.Plan{Webhooks: []broker.WebhookPlan{{Name: target.Name(), Domains: []string{sdk.HumanDomain}}}})
+	_, err := provision.Apply(t.Context(), h.Conn(), provision.Plan{Webhooks: []provision.Webhook{{Name: target.Name(), Domains: []string{sdk.HumanDomain}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 
-	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/harness"
 	"agentd/internal/index"
 	"agentd/internal/index/find"
@@ -50,7 +50,7 @@ func TestNewest_ReadsTheStoreFromItsEnd(t *testing.T) {
 	model := h.Run("desk", map[string]string{"message": "hello"})
 	h.Done(model)
 	conn := h.Conn()
-	store := &counted{Store: natsstore.New(conn.JetStream(), broker.StreamName(conn.Subjects(), broker.ZoneRun), conn.Subjects())}
+	store := &counted{Store: natsstore.New(conn.JetStream(), streams.Name(conn.Subjects(), streams.Run), conn.Subjects())}
 	journal := h.Journal(model)
 	last := journal[len(journal)-1]
 	name := func(n int) string { return fmt.Sprintf("run %d", n) }

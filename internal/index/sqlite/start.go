@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"agentd/internal/broker/provision"
 	"agentd/internal/index/ask"
 )
 
@@ -16,7 +17,7 @@ const fileName = "index.db"
 // Start has the stream of documents made where it is not there yet, opens the index in a file, or in a folder, follows the stream, and answers other programs'
 // questions. stop ends all of that.
 func Start(ctx context.Context, path string, s Source) (x *Index, stop func() error, err error) {
-	if err := s.Conn.MakeIndex(ctx); err != nil {
+	if err := provision.Index(ctx, s.Conn); err != nil {
 		return nil, nil, err
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {

@@ -18,6 +18,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/sdk"
 	"agentd/test/e2e/recorded"
 )
@@ -55,12 +56,12 @@ func serve(ctx context.Context, url, dir, tools string, approve bool) error {
 	for _, r := range records {
 		a.records[r.Run()] = r
 	}
-	consumers := []broker.ConsumerRef{broker.ServiceConsumer(sdk.HumanDomain, sdk.TypeConversationTurn)}
+	consumers := []streams.ConsumerRef{streams.ServiceConsumer(sdk.HumanDomain, sdk.TypeConversationTurn)}
 	for _, name := range names {
-		consumers = append(consumers, broker.ServiceConsumer("airline", "airline."+name))
+		consumers = append(consumers, streams.ServiceConsumer("airline", "airline."+name))
 	}
 	if approve {
-		consumers = []broker.ConsumerRef{broker.ServiceConsumer(sdk.HumanDomain, sdk.TypePermissionRequest)}
+		consumers = []streams.ConsumerRef{streams.ServiceConsumer(sdk.HumanDomain, sdk.TypePermissionRequest)}
 	}
 	conn.Consume(ctx, broker.ConsumeOptions{Consumers: consumers, Handle: a.handle})
 	return conn.Close()

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/setup"
 	"agentd/internal/show"
 	"agentd/sdk"
@@ -84,7 +85,7 @@ func Refused(agent string, end wire.Event) *sdk.Error {
 // this user may not look.
 func (c *Client) Waiting(ctx context.Context, agent, run string) (init string, err error) {
 	err = c.Permitted(ctx, func(ctx context.Context) error {
-		floor, err := c.AckFloor(ctx, broker.InitConsumer(agent))
+		floor, err := c.AckFloor(ctx, streams.InitConsumer(agent))
 		if errors.Is(err, broker.ErrNotStored) {
 			return nil
 		}
@@ -93,7 +94,7 @@ func (c *Client) Waiting(ctx context.Context, agent, run string) (init string, e
 		}
 		start := c.Subjects().Start(agent)
 		for _, filter := range []string{start, start + ".*"} { // of nobody, and of principals
-			err := c.Scan(ctx, broker.ZoneStart, filter, floor+1, func(m broker.Stored) (more bool, err error) {
+			err := c.Scan(ctx, streams.Start, filter, floor+1, func(m broker.Stored) (more bool, err error) {
 				token := initToken(m, run)
 				if token == "" {
 					return true, nil
@@ -130,7 +131,7 @@ func (c *Client) lost(ctx context.Context, run string) error {
 	timer := c.Subjects().Root() + "." + string(wire.KindTimer) + ".*." + wire.NewRunKey(run).String()
 	var armed []string
 	err := c.Permitted(ctx, func(ctx context.Context) (err error) {
-		armed, err = c.SubjectsUnder(ctx, broker.ZoneTimer, timer)
+		armed, err = c.SubjectsUnder(ctx, streams.Timer, timer)
 		return err
 	})
 	if err != nil && !NotPermitted(err) {
@@ -177,7 +178,7 @@ func (c *Client) Unbegun(ctx context.Context, agent string, asked error) string 
 func (c *Client) CheckAgent(ctx context.Context, agent string) error {
 	known := true
 	err := c.Permitted(ctx, func(ctx context.Context) (err error) {
-		known, err = c.HasConsumer(ctx, broker.InitConsumer(agent))
+		known, err = c.HasConsumer(ctx, streams.InitConsumer(agent))
 		return err
 	})
 	if err != nil && !NotPermitted(err) {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/index"
 	"agentd/internal/index/find"
@@ -91,7 +92,7 @@ func (c *Client) RefusedRuns(ctx context.Context, agent string) ([]show.RunRow, 
 	}
 	filter := c.Subjects().Root() + "." + string(wire.KindDone) + "." + token + ".>"
 	err := c.Permitted(ctx, func(ctx context.Context) error {
-		return c.Deliveries(ctx, broker.ZoneDone, []string{filter}, func(d broker.Delivery) bool {
+		return c.Deliveries(ctx, streams.Done, []string{filter}, func(d broker.Delivery) bool {
 			address, err := c.Subjects().Parse(d.Subject())
 			event, unread := wire.DecodeEvent(d.Headers(), d.Data())
 			if err == nil && unread == nil {
