@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/sdk"
@@ -38,14 +39,19 @@ func (c *Conn) Lasting(ctx context.Context, name string) ([]byte, error) {
 	return noted, err
 }
 
-// SetLasting is SetNote for as long as the stream is there, not for noteKept.
+// SetLasting is SetNote for as long as the stream is there, not for noteKept. What was noted before stays behind it: a server that has lost
+// that message, and not the index that names it, removes whatever is put in its place.
 func (c *Conn) SetLasting(ctx context.Context, name string, note []byte) error {
-	return c.keep(ctx, c.leaseSubject(name), note)
+	return c.keep(ctx, c.lasting(name, note))
+}
+
+func (c *Conn) lasting(name string, note []byte) *nats.Msg {
+	return &nats.Msg{Subject: c.leaseSubject(name), Data: note}
 }
 
 // FirstLasting is SetLasting unless something is noted under the name, and returns what is noted then: the same to all who call it at once.
 func (c *Conn) FirstLasting(ctx context.Context, name string, note []byte) ([]byte, error) {
-	if err := c.keep(ctx, c.leaseSubject(name), note, jetstream.WithExpectLastSequencePerSubject(0)); err != nil {
+	if err := c.keep(ctx, c.lasting(name, note), jetstream.WithExpectLastSequencePerSubject(0)); err != nil {
 		return nil, err
 	}
 	noted, err := c.Note(ctx, name)

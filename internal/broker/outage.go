@@ -174,13 +174,13 @@ const shortestTTL = time.Second
 // keepLast puts a message in place of the one that is on the subject of the zone of timers, for a time in whole seconds. Where another one is
 // expected there than the one that is, it stays.
 func (c *Conn) keepLast(ctx context.Context, subject string, body []byte, d time.Duration, expected ...jetstream.PublishOpt) error {
-	return c.keep(ctx, subject, body, append(expected, jetstream.WithMsgTTL(max(d.Truncate(time.Second), shortestTTL)))...)
+	m := &nats.Msg{Subject: subject, Data: body, Header: nats.Header{jetstream.MsgRollup: {jetstream.MsgRollupSubject}}}
+	return c.keep(ctx, m, append(expected, jetstream.WithMsgTTL(max(d.Truncate(time.Second), shortestTTL)))...)
 }
 
-// keep is keepLast for as long as the stream is there.
-func (c *Conn) keep(ctx context.Context, subject string, body []byte, expected ...jetstream.PublishOpt) error {
-	m := &nats.Msg{Subject: subject, Data: body, Header: nats.Header{jetstream.MsgRollup: {jetstream.MsgRollupSubject}}}
-	return c.persist(ctx, subject, func(attempt context.Context, stream string) error {
+// keep stores a message. Where another one is expected before it than the one that is, it is not stored.
+func (c *Conn) keep(ctx context.Context, m *nats.Msg, expected ...jetstream.PublishOpt) error {
+	return c.persist(ctx, m.Subject, func(attempt context.Context, stream string) error {
 		_, err := c.js.PublishMsg(attempt, m, append(slices.Clone(expected), jetstream.WithExpectStream(stream))...)
 		if wrongSequence(err) {
 			return nil

@@ -202,7 +202,6 @@ func TestClear_WhatSomebodyHasNotReadStays(t *testing.T) {
 	r.later(time.Hour)
 	clerk := streams.AgentConsumers("clerk")[3]
 	delegating := r.begin("clerk:say")
-	r.waiting(delegating, 1)
 	r.settled()
 	r.done(delegating)
 	r.settled()

@@ -177,3 +177,32 @@ func TestAfterRestarts_WithoutPower(t *testing.T) {
 		})
 	}
 }
+
+// A note that a server has lost, though not that there is one, is written again, and once: all are told the same.
+func TestFirstLasting_OfANoteThatIsLost(t *testing.T) {
+	t.Parallel()
+	server := killed.New(t)
+	server.Start()
+	r := startOn(t, broker.ConnectOptions{URL: server.URL(), Wait: true}, func(r *rig) { r.interval = time.Hour })
+	r.stop()
+	first := func(note string) string {
+		noted, err := r.conn.FirstLasting(r.context(), "who", []byte(note))
+		r.check("note", err)
+		return string(noted)
+	}
+	if noted := first("one"); noted != "one" {
+		t.Fatalf("%s is noted, want one", noted)
+	}
+	r.check("note more than a page", r.conn.SetNote(r.context(), "other", make([]byte, 2*page)))
+	server.Stop()
+	left := r.taken(server)
+	block := left[streams.Timer][lastBlock(left[streams.Timer])]
+	clear(block[:len(block)-2*page])
+	r.put(server, left)
+	server.Start()
+	for _, note := range []string{"two", "three"} {
+		if noted := first(note); noted != "two" {
+			t.Errorf("%s is noted, want two", noted)
+		}
+	}
+}
