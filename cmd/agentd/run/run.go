@@ -61,7 +61,6 @@ func Command(a *cli.App) *cobra.Command {
 	flags.StringVar(&f.constraints, "constraints", "", `bound the run's calls beside its agent's constraints: JSON, such as '{"read_only":true}'`)
 	flags.BoolVarP(&f.detach, "detach", "d", false, "do not follow; print the run's name")
 	follow.AddFlags(cmd, &f.Options)
-	cli.Filled(flags, "input", "message", "subject", "tag")
 	cli.Narrow(flags, "constraints")
 	cmd.MarkFlagsMutuallyExclusive("input", "message")
 	cmd.MarkFlagsOneRequired("input", "message")

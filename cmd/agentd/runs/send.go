@@ -34,6 +34,7 @@ func sendCommand(a *cli.App) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&agent, "agent", "", "the run's agent (default: those of the configuration are asked)")
 	cmd.Flags().BoolVar(&urgent, "urgent", false, "the model reads it before the messages that wait and are not urgent")
+	cli.Narrow(cmd.Flags(), "agent")
 	return cmd
 }
 

@@ -182,7 +182,6 @@ func (a *App) root(commands []func(*App) *cobra.Command) *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.Output, "output", "o", OutputText, "output format: text or json")
 	flags.StringVarP(&a.Config, "config", "c", defaultConfig, "configuration file")
-	Filled(flags, "config")
 	flags.StringVar(&a.Data, "data", "", "folder of the embedded server (default: AGENTD_DATA, else .agentd beside the configuration)")
 	flags.StringVar(&a.NATS, "nats", "", "NATS servers, such as nats://HOST:4222 (default: NATS_URL, else a running agentd dev)")
 	flags.StringVar(&a.redis, "redis", "", "Redis that keeps the runs, such as redis://HOST:6379/0 (default: REDIS_URL, else JetStream keeps them)")
@@ -193,6 +192,7 @@ func (a *App) root(commands []func(*App) *cobra.Command) *cobra.Command {
 		root.AddCommand(command(a))
 	}
 	a.complete(root)
+	fill(root)
 	return root
 }
 

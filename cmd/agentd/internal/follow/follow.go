@@ -308,7 +308,6 @@ func resultText(data json.RawMessage) string {
 func AddFlags(cmd *cobra.Command, o *Options) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.answers, "answer", nil, "answer to the next question of the run (repeatable)")
-	cli.Filled(flags, "answer")
 	cli.DurationVar(flags, &o.timeout, "timeout", 0, "stop following after this long, such as 30s (0: never)")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
 }
