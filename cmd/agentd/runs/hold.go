@@ -141,7 +141,7 @@ func (h hold) carryOut(ctx context.Context, a *cli.App, c *cli.Client, s wire.Ru
 	heard, err := h.ask(ctx, c.Speaking(cli.Source), client.Run{Agent: s.Agent, Name: s.Run})
 	text := h.done
 	if !heard {
-		text = string(h.verb) + " requested; a worker has not handled it yet" + lookLater
+		text = string(h.verb) + " requested; a worker has not handled it yet" + lookLater(a)
 	}
 	return tell(a, err, held{s.Run, h.verb, heard}, text)
 }

@@ -47,7 +47,7 @@ const (
 	ExitUsage       = 2   // wrong flags, arguments or configuration
 	ExitRun         = 3   // the run ended with an error event
 	ExitFindings    = 4   // check, doctor or reconcile found what is not in order
-	ExitInterrupted = 130 // interrupted: what was followed goes on, and what was stored before is done
+	ExitInterrupted = 130 // interrupted before its work was done: what was followed goes on, and what was stored before is done
 )
 
 // program is what the command calls itself.
@@ -73,6 +73,15 @@ func (e *exitError) Error() string {
 }
 
 func (e *exitError) Unwrap() error { return e.cause }
+
+// interruption is the error of a command whose context has ended, in the words of people.
+type interruption struct{ error }
+
+func (e interruption) Error() string {
+	return strings.ReplaceAll(e.error.Error(), context.Canceled.Error(), "interrupted")
+}
+
+func (e interruption) Unwrap() error { return e.error }
 
 // Interrupted is the error of a command that was interrupted.
 func Interrupted(err error) error { return &exitError{ExitInterrupted, err} }
@@ -125,9 +134,11 @@ func Run(ctx context.Context, args []string, s Streams, commands ...func(*App) *
 		// Cobra refused the command line.
 		err = Usage(refusal(root, args, err))
 	}
-	err = withRemedy(err)
+	err = a.withRemedy(err)
 	if e, ok := errors.AsType[*exitError](err); ok {
 		code = e.code
+	} else if ctx.Err() != nil {
+		code, err = ExitInterrupted, interruption{err}
 	} else if errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
 		code = ExitUsage
 	}
@@ -141,11 +152,11 @@ func Run(ctx context.Context, args []string, s Streams, commands ...func(*App) *
 func Root(commands ...func(*App) *cobra.Command) *cobra.Command { return (&App{}).root(commands) }
 
 // withRemedy says what to do about a server that was not provisioned, which any command can meet.
-func withRemedy(err error) error {
+func (a *App) withRemedy(err error) error {
 	if _, known := errors.AsType[*sdk.Error](err); known || !broker.NotProvisioned(err) {
 		return err
 	}
-	return sdk.Errorf(sdk.CodeConfig, "the server does not have a stream that this needs; run: agentd provision").WithCause(err)
+	return sdk.Errorf(sdk.CodeConfig, "the server does not have a stream that this needs; run: %s", a.CommandLine("provision")).WithCause(err)
 }
 
 // The output formats.
@@ -215,7 +226,7 @@ func (a *App) complete(cmd *cobra.Command) {
 
 // Progress shows runs on a stream, which may be a terminal.
 func (a *App) Progress(w io.Writer) *show.Progress {
-	p := &show.Progress{W: w, Full: a.Verbose}
+	p := &show.Progress{W: w, Full: a.Verbose, Command: a.CommandLine}
 	if Columns(w) > 0 {
 		p.Columns = func() int { return Columns(w) }
 	}

@@ -72,8 +72,10 @@ func (f *follower) Follow(ctx context.Context, begin func(context.Context) error
 		},
 		func() { f.Progress.Note("note", "the connection to NATS is back") },
 	)()
-	if err := begin(ctx); err != nil {
-		return errors.Join(err, following.Close())
+	bounded, cancel := f.bounded(ctx)
+	defer cancel()
+	if err := begin(bounded); err != nil {
+		return f.detached(ctx, bounded, errors.Join(err, following.Close()))
 	}
 	watching, stop := context.WithCancel(ctx)
 	var background sync.WaitGroup
@@ -85,25 +87,28 @@ func (f *follower) Follow(ctx context.Context, begin func(context.Context) error
 			f.desk.hear(l)
 		})
 	})
-	event, err := f.wait(ctx)
+	event, err := f.wait(bounded)
 	if err == nil {
 		f.awaitEnd(ctx, following)
 	}
 	stop()
 	background.Wait()
 	if err := errors.Join(err, following.Close()); err != nil {
-		return f.detached(ctx, err)
+		return f.detached(ctx, bounded, err)
 	}
 	return f.printResult(event)
 }
 
+// bounded is ctx for as long as the run is followed at most.
+func (f *follower) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if f.o.timeout > 0 {
+		return context.WithTimeout(ctx, f.o.timeout)
+	}
+	return context.WithCancel(ctx)
+}
+
 // wait returns the terminal event. Meanwhile the desk answers.
 func (f *follower) wait(ctx context.Context) (wire.Event, error) {
-	if f.o.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, f.o.timeout)
-		defer cancel()
-	}
 	working, stop := context.WithCancel(ctx)
 	var background sync.WaitGroup
 	background.Go(func() {
@@ -231,13 +236,13 @@ func (f *follower) awaitEnd(ctx context.Context, following *client.Following) {
 	}
 }
 
-// detached explains why following ended before the run.
-func (f *follower) detached(ctx context.Context, err error) error {
+// detached explains why following ended before the run; bounded is ctx for as long as it might take.
+func (f *follower) detached(ctx, bounded context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		fmt.Fprintf(f.a.Err, "\ndetached; %s\n", f.next(context.WithoutCancel(ctx)))
 		return cli.Exit(cli.ExitInterrupted)
-	case errors.Is(err, context.DeadlineExceeded):
+	case bounded.Err() != nil:
 		return fmt.Errorf("no end after %s; %s", f.o.timeout, f.next(ctx))
 	}
 	return err
