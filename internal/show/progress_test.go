@@ -166,7 +166,7 @@ func TestProgress_HasCommandsThatCanBeCopied(t *testing.T) {
 	p.Columns = nil
 	p.Show(wire.Live{Run: "one", Revision: 1, Type: wire.MilestoneRequested, Data: json.RawMessage(`{"request":"c1-0-abcdefghij","asked":{"tool":"pay"}}`)})
 	want := `waits     for somebody to answer; for example: agentd --nats nats://prod runs follow one
-asks      permission for pay: agentd --nats nats://prod approvals show abcdef
+asks      permission for pay: agentd --nats nats://prod approvals show c1-0-abc
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
