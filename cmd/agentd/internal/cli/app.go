@@ -213,6 +213,9 @@ func (a *App) complete(cmd *cobra.Command) {
 		cmd.Args = cobra.NoArgs
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
+	if cmd.HasParent() { // cobra itself looks whether there is such a command
+		cmd.Args = filledArgs(cmd.Args)
+	}
 	if do := cmd.RunE; do != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			a.begun = true

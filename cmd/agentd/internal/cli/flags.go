@@ -42,6 +42,26 @@ func fill(cmd *cobra.Command) {
 	}
 }
 
+// filledArgs is what checks arguments, and refuses empty ones for the same reason. What follows -- is for another program.
+func filledArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if check != nil {
+			if err := check(cmd, args); err != nil {
+				return err
+			}
+		}
+		if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+			args = args[:dash]
+		}
+		for n, arg := range args {
+			if strings.TrimSpace(arg) == "" {
+				return fmt.Errorf("argument %d is empty; %s", n+1, wantedForm(cmd))
+			}
+		}
+		return nil
+	}
+}
+
 var (
 	errEmpty = errors.New("it is empty")
 	errWide  = fmt.Errorf("%w; leave the flag out if everything is meant", errEmpty)
