@@ -74,7 +74,14 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.cause }
 
-// interruption is the error of a command whose context has ended, in the words of people.
+// interrupted is the error of a command whose context has ended, in the words of people.
+func interrupted(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return interruption{err}
+	}
+	return err // it was something else
+}
+
 type interruption struct{ error }
 
 func (e interruption) Error() string {
@@ -138,7 +145,7 @@ func Run(ctx context.Context, args []string, s Streams, commands ...func(*App) *
 	if e, ok := errors.AsType[*exitError](err); ok {
 		code = e.code
 	} else if ctx.Err() != nil {
-		code, err = ExitInterrupted, interruption{err}
+		code, err = ExitInterrupted, interrupted(err)
 	} else if errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
 		code = ExitUsage
 	}
