@@ -50,11 +50,13 @@ type follower struct {
 func New(a *cli.App, conn *cli.Client, run Run, o Options) *follower {
 	p := a.Progress(a.Err)
 	p.Quiet = map[string]bool{toolbox.AskQuestion: true, show.Turn: true}
+	aloud := p
 	if o.quiet {
+		aloud = a.Progress(a.Err)
 		p.W = io.Discard
 	}
 	d := &answerer{
-		a: a, client: conn.Speaking(cli.Source), progress: p, run: run, answers: o.answers,
+		a: a, client: conn.Speaking(cli.Source), progress: p, aloud: aloud, run: run, answers: o.answers,
 		lines: terminal(a), asked: make(chan struct{}, 1), answered: map[string]bool{}, unsent: map[string]string{},
 	}
 	return &follower{a: a, conn: conn, run: run, o: o, Progress: p, desk: d}
@@ -314,5 +316,5 @@ func AddFlags(cmd *cobra.Command, o *Options) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.answers, "answer", nil, "answer to the next question of the run (repeatable)")
 	cli.DurationVar(flags, &o.timeout, "timeout", 0, "stop following after this long, such as 30s (0: never)")
-	flags.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
+	flags.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress, but for questions that nobody has answered")
 }
