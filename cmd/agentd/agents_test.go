@@ -25,6 +25,11 @@ func TestAgentsPause_NewRunsWaitUntilTheAgentIsResumed(t *testing.T) {
 	if out != "paused\n" {
 		t.Errorf("pause prints %q", out)
 	}
+	drained, _ := s.expect(cli.ExitOK, "agents", "pause", "travel.desk", "--drain")
+	if drained != "paused: runs that have begun go on\n" {
+		t.Errorf("pause --drain prints %q", drained)
+	}
+	s.expect(cli.ExitOK, "agents", "pause", "travel.desk")
 	s.expect(cli.ExitOK, "run", "travel.desk", "-m", "Lisbon", "--subject", "trip", "--detach")
 	out, _ = s.expect(cli.ExitOK, "agents", "list", "-o", "json")
 	contains(t, out, `"agent": "travel.desk"`, `"paused": true`, `"new": 1`)

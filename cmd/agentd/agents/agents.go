@@ -138,8 +138,10 @@ func (r row) text() string {
 		runs = append(runs, show.Count(int(r.New), "run")+" not begun")
 	}
 	switch {
-	case r.Paused && r.Drain:
+	case r.Paused && r.Drain && r.New > 0:
 		runs = append(runs, "others go on")
+	case r.Paused && r.Drain:
+		runs = append(runs, "runs that have begun go on")
 	case r.Waiting == 1:
 		runs = append(runs, "1 waits")
 	case r.Waiting > 1:
