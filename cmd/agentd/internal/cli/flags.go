@@ -42,7 +42,8 @@ func fill(cmd *cobra.Command) {
 	}
 }
 
-// filledArgs is what checks arguments, and refuses empty ones for the same reason. What follows -- is for another program.
+// filledArgs is what checks arguments, and refuses empty ones for the same reason, but for those of another program, which is what follows -- in
+// the form of some commands.
 func filledArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if check != nil {
@@ -50,7 +51,7 @@ func filledArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 				return err
 			}
 		}
-		if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+		if dash := cmd.ArgsLenAtDash(); dash >= 0 && strings.Contains(cmd.Use, " -- ") {
 			args = args[:dash]
 		}
 		for n, arg := range args {
