@@ -52,7 +52,7 @@ type watched struct {
 	tools   map[string]string
 	partial bool
 	// held: it was just said why the run does not go on, and nothing has happened since.
-	held bool
+	held    bool
 	command func(args ...string) string
 	// done is closed when the run's end was shown.
 	done chan struct{}
