@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/test/tty"
@@ -34,4 +35,24 @@ func TestApprovals_AreLeftAloneByWhoIsInterrupted(t *testing.T) {
 	}
 	out, _ := s.expect(cli.ExitOK, "approvals", "list")
 	contains(t, out, request, question)
+}
+
+// Ctrl-C ends a command that reads what is typed.
+func TestCommands_ThatReadTheTerminalAreInterrupted(t *testing.T) {
+	for _, args := range [][]string{{"run", "desk", "--input", "-"}, {"audit", "verify", "--file", "-"}} {
+		command, _ := tty.Open(t)
+		ctx, interrupt := context.WithCancel(t.Context())
+		var out, problem output
+		done := make(chan int, 1)
+		go func() { done <- execute(ctx, args, cli.Streams{In: command, Out: &out, Err: &problem}) }()
+		interrupt()
+		select {
+		case code := <-done:
+			if code != cli.ExitInterrupted || !strings.HasSuffix(problem.String(), "interrupted\n") {
+				t.Errorf("%q ends with %d and %q", args, code, problem.String())
+			}
+		case <-time.After(wait):
+			t.Fatalf("%q goes on reading", args)
+		}
+	}
 }

@@ -20,9 +20,9 @@ func TestBulk_CancelsWhatAFilterSelects(t *testing.T) {
 	s.expect(cli.ExitOK, "run", "chat", "-m", "Lisbon", "--subject", "other", "--detach")
 	s.waiting("other")
 
-	_, problem := s.expect(cli.ExitFailure, "bulk", "cancel")
+	_, problem := s.expect(cli.ExitUsage, "bulk", "cancel")
 	contains(t, problem, "say which runs: the filter is empty; run:* is all of them")
-	_, problem = s.expect(cli.ExitFailure, "bulk", "message", "run:*", "--rate", "5000")
+	_, problem = s.expect(cli.ExitUsage, "bulk", "message", "run:*", "--rate", "5000")
 	contains(t, problem, "a message has 1 to 65536 bytes, not 0", "the rate is 1 to 1000 runs a second, not 5000")
 	_, problem = s.expect(cli.ExitUsage, "bulk", "cancel", "--status", "dne")
 	contains(t, problem, `character 8: status is running, waiting, done, not "dne"`)

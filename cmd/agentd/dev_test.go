@@ -36,7 +36,7 @@ func TestDev_RunsTheExampleToItsAnswer(t *testing.T) {
 	out, _ = s.expect(cli.ExitOK, "runs", "list")
 	contains(t, out, "trip 1", "travel.desk", "done (completed)")
 	out, _ = s.expect(cli.ExitOK, "runs", "show", "trip 1")
-	contains(t, out, "4 calls", "book_trip", "TRIP-TP-533-casa-do-rio", "journal (9)")
+	contains(t, out, "4 calls", "book_trip", "TRIP-TP-533-casa-do-rio", "journal (9), times in ")
 	out, progress = s.expect(cli.ExitOK, "runs", "follow", "trip 1", "-o", "json")
 	contains(t, out, `"type": "travel.desk.done"`)
 	if !regexp.MustCompile(`"executionunits": \d{3,4}\n`).MatchString(out) { // one for each token; in millionths it has nine or ten digits

@@ -10,6 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/show"
+	"agentd/sdk"
 	"agentd/sdk/wire"
 )
 
@@ -57,18 +59,28 @@ func (w *standIn) interrupted(s *system, args ...string) (code int, out, problem
 	return code, o.String(), e.String()
 }
 
+// line is the command line that reaches the system as args do.
+func (s *system) line(args ...string) string {
+	line := "agentd -c " + show.ShellQuote(s.config) + " --data " + show.ShellQuote(s.data)
+	for _, arg := range args {
+		line += " " + show.ShellQuote(arg)
+	}
+	return line
+}
+
 // Who interrupts a command that waits for what becomes of a request is told that the request is stored: one that is sent again is another.
 func TestRuns_InterruptedAfterTheRequest(t *testing.T) {
 	s, nc := provisioned(t)
 	worker := newStandIn(t, nc, "travel.desk", wire.RunStatus{Status: wire.StatusRunning, Init: "i"})
+	later := "(if it is refused: " + s.line("--nats", nc.ConnectedUrl(), "dlq", "list") + ")\n"
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
-		{[]string{"send", "trip", "Wait."}, "sent; the run gets the message when a worker has handled it (if it is refused: agentd dlq list)\n"},
-		{[]string{"pause", "trip"}, "pause requested; a worker has not handled it yet (if it is refused: agentd dlq list)\n"},
-		{[]string{"tag", "trip", "a=b"}, "tag requested; a worker has not handled it yet (if it is refused: agentd dlq list)\n"},
-		{[]string{"cancel", "trip"}, "cancel requested; the run ends when a worker has handled it (if it is refused: agentd dlq list)\n"},
+		{[]string{"send", "trip", "Wait."}, "sent; the run gets the message when a worker has handled it " + later},
+		{[]string{"pause", "trip"}, "pause requested; a worker has not handled it yet " + later},
+		{[]string{"tag", "trip", "a=b"}, "tag requested; a worker has not handled it yet " + later},
+		{[]string{"cancel", "trip"}, "cancel requested; the run ends when a worker has handled it " + later},
 	} {
 		code, out, problem := worker.interrupted(s, append([]string{"runs", "--nats", nc.ConnectedUrl()}, c.args...)...)
 		if code != cli.ExitInterrupted || out != c.want || problem != "" {
@@ -92,8 +104,9 @@ func TestRunsRetry_InterruptedSaysWhatWasAsked(t *testing.T) {
 	worker := newStandIn(t, nc, "planner", wire.RunStatus{Status: wire.StatusDone, Reason: wire.ReasonQuota, Init: "i"})
 
 	code, out, problem := worker.interrupted(s, "runs", "retry", "one", "two")
-	const want = "RUN  AGENT    REASON              RESULT\none  planner  quota:interactions  requested (if it is refused: agentd dlq list)\n"
-	if code != cli.ExitInterrupted || out != want || problem != "agentd: interrupted after 1 of 2 runs\n" {
+	const want = "RUN  AGENT    REASON              RESULT\none  planner  quota:interactions  requested\n"
+	told := "agentd: what is requested no worker has handled yet (if it is refused: " + s.line("dlq", "list") + ")\nagentd: interrupted after 1 of 2 runs\n"
+	if code != cli.ExitInterrupted || out != want || problem != told {
 		t.Errorf("it ends with %d, %q and %q", code, out, problem)
 	}
 	code, out, _ = worker.interrupted(s, "runs", "retry", "one", "two", "-o", "json")
@@ -118,4 +131,37 @@ func TestRunsUndo_ThatIsNotDoneFails(t *testing.T) {
 	contains(t, out, "requested; a worker takes the run up when one can")
 	out, _ = s.expect(cli.ExitFailure, append(undo, "-o", "json")...)
 	contains(t, out, `"state": "requested"`)
+}
+
+// Whoever is interrupted before a command has done its work is told by its exit code, whatever the command was at.
+func TestCommands_InterruptedAreNotSaidToHaveFailed(t *testing.T) {
+	s, nc := provisioned(t)
+	var interrupt atomic.Pointer[context.CancelFunc]
+	subscribe(t, nc, wire.DefaultSubjects().Get("travel.desk"), func(m *nats.Msg) { // a worker that knows no run
+		(*interrupt.Load())()
+		answer := nats.NewMsg(m.Reply)
+		answer.Header.Set("Nats-Service-Error-Code", string(sdk.CodeUnknownRun))
+		answer.Header.Set("Nats-Service-Error", "it is not there")
+		_ = m.RespondMsg(answer)
+	})
+	server := []string{"--nats", nc.ConnectedUrl()}
+	follow := s.line(append(server, "runs", "follow", "trip", "--agent", "travel.desk")...)
+	cancel := s.line(append(server, "runs", "cancel", "trip", "--agent", "travel.desk")...)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"run", "travel.desk", "-m", "Lisbon", "--subject", "trip"}, "\ndetached; the run has not begun:\n  " + follow + "\n  " + cancel + "\n"},
+		{[]string{"run", "travel.desk", "-m", "Lisbon", "--subject", "trip", "-d"}, ": interrupted; if it was started all the same: " + follow + "\n"},
+		{[]string{"doctor"}, "agentd: interrupted\n"},
+	} {
+		ctx, stop := context.WithCancel(t.Context())
+		interrupt.Store(&stop)
+		var out, problem output
+		code := execute(ctx, s.args(append(c.args, server...)...), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &problem})
+		stop()
+		if code != cli.ExitInterrupted || out.String() != "" || !strings.HasSuffix(problem.String(), c.want) {
+			t.Errorf("%q ends with %d, %q and %q; want %d, nothing and %q", c.args, code, out.String(), problem.String(), cli.ExitInterrupted, c.want)
+		}
+	}
 }

@@ -42,8 +42,8 @@ func TestRuns_SayThatAJournalIsLost(t *testing.T) {
 	storeLost(s, flag)
 	for run, want := range map[string]string{
 		"one":   `run "one" has ended (stopped:conversation), and its journal is lost, or was removed after its time; if it was lost, restore the store of runs`,
-		"two":   `the journal of run "two" is lost: the run had begun, and nobody can go on with it; restore the store of runs, or end such runs: agentd reconcile`,
-		"three": `run "three" does not exist, or no worker has begun it yet; see: agentd runs list`,
+		"two":   `the journal of run "two" is lost: the run had begun, and nobody can go on with it; restore the store of runs, or end such runs: ` + s.line(append(flag, "reconcile")...) + "\n",
+		"three": `run "three" does not exist, or no worker has begun it yet; see: ` + s.line(append(flag, "runs", "list")...) + "\n",
 	} {
 		for _, command := range [][]string{{"runs", "show", run}, {"runs", "send", run, "hello"}, {"runs", "cancel", run}} {
 			_, problem := s.expect(cli.ExitFailure, append(command, flag...)...)

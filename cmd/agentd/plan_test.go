@@ -61,7 +61,7 @@ func TestApprovals_OfPlans(t *testing.T) {
 	contains(t, problem, "  1. Search hotels in Lisbon for 2 nights\n", "- 2. Get the weather in Lisbon on 2026-12-04\n", "+ 2. Book flight TP-533 and 2 nights in the hotel\n")
 	contains(t, out, "approved; the plan is carried out")
 	out, told := s.expect(cli.ExitOK, "runs", "follow", "edited")
-	contains(t, out+told, "4 steps\n", "asks      approval of the plan: agentd approvals show ", "2 steps, edited by whoever approved it\n",
+	contains(t, out+told, "4 steps\n", "asks      approval of the plan: "+s.line("approvals", "show")+" ", "2 steps, edited by whoever approved it\n",
 		"\n          2. Book flight TP-533 and 2 nights in the hotel (book_trip), each of step1.hotels, after 1\n", "step 2    done for 1 of 1")
 	out, _ = s.expect(cli.ExitOK, "runs", "show", "edited")
 	contains(t, out, "plan of 2 steps, edited by whoever approved it: 2 done", "each of step1.hotels: 1 of 1")

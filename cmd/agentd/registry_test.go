@@ -64,7 +64,7 @@ func TestContracts_PushListShow(t *testing.T) {
 	s := startDev(t, config, script)
 	file := filepath.Join(t.TempDir(), "shop.yaml")
 	out, _ := s.expect(cli.ExitOK, "contracts", "list")
-	contains(t, out, "the registry has no contracts; publish one with: agentd contracts push FILE")
+	contains(t, out, "the registry has no contracts; publish one with: "+s.line("contracts", "push", "FILE")+"\n")
 	write(t, file, shop)
 	for _, outcome := range []string{"published", "unchanged"} {
 		out, _ = s.expect(cli.ExitOK, "contracts", "push", file)

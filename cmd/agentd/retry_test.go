@@ -17,7 +17,7 @@ func TestRunsRetry_TakesUpRunsThatEnded(t *testing.T) {
 		contains(t, problem, "no answer within 1 interactions")
 	}
 	_, problem := s.expect(cli.ExitUsage, "runs", "retry")
-	contains(t, problem, "name the runs, or say which with --reason, --since or --agent")
+	contains(t, problem, "name the runs, or say which with --reason, --failed, --since, --agent or --tag")
 	for flag, want := range map[string]string{"--tag=tenant=": "--tag tenant=: it has no value", "--since=-1h": `--since: "-1h" is not a duration`} {
 		_, problem = s.expect(cli.ExitUsage, "runs", "retry", "--agent", "planner", flag)
 		contains(t, problem, want)

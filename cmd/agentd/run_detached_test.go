@@ -86,7 +86,7 @@ func TestRun_ThatHasNotBegun(t *testing.T) {
 	s.serve()
 	s.expect(cli.ExitOK, "agents", "pause", "travel.desk")
 	_, told := s.expect(cli.ExitOK, "run", "travel.desk", "-m", "Two nights in Lisbon", "--subject", "one", "-d")
-	contains(t, told, "travel.desk is paused; the run begins when it is resumed: agentd agents resume travel.desk")
+	contains(t, told, "travel.desk is paused; the run begins when it is resumed: "+s.line("agents", "resume", "travel.desk")+"\n")
 	_, problem := s.expect(cli.ExitFailure, "run", "travel.desk", "-m", "Two nights in Lisbon", "--subject", "two", "--timeout", "300ms")
 	contains(t, problem, "no end after 300ms; the run has not begun:", "runs follow two --agent travel.desk", "runs cancel two --agent travel.desk")
 	for _, verb := range []string{"show", "follow", "cancel"} {

@@ -22,8 +22,8 @@ func TestRunsSend_ReachesTheNextModelCall(t *testing.T) {
 	}
 	out, _ = s.expect(cli.ExitOK, "runs", "send", "trip", "And quickly.", "-o", "json")
 	contains(t, out, `"heard": true`, `"run": "trip"`)
-	_, problem = s.expect(cli.ExitFailure, "runs", "send", "trip", "")
-	contains(t, problem, "the message has 0 bytes")
+	_, problem = s.expect(cli.ExitUsage, "runs", "send", "trip", "")
+	contains(t, problem, "argument 2 is empty")
 	_, progress := s.expect(cli.ExitOK, "runs", "follow", "trip", "--answer", "Yes")
 	contains(t, progress, "message   By train, if there is one.", "message   And quickly.", "finished  completed")
 

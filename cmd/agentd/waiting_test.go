@@ -64,3 +64,14 @@ func TestApprovals_ServeSaysThatTheServerIsNotProvisioned(t *testing.T) {
 	_, told := s.expect(cli.ExitUsage, "approvals", "serve", "--http", "127.0.0.1:0", "--nats", server.URL())
 	contains(t, told, "run: agentd provision")
 }
+
+// Whoever stops what serves while it waits for the server has stopped it, and it has not failed.
+func TestApprovalsServe_StoppedWhileItWaitsForTheServer(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "agentd.yaml")
+	write(t, config, "log: {level: info}\n")
+	s := &system{t: t, config: config, data: t.TempDir()}
+	var log output
+	stop := s.background(&output{}, &log, "approvals", "serve", "--http", "127.0.0.1:0", "--nats", "nats://127.0.0.1:1")
+	s.until(&log, "NATS cannot be reached yet")
+	stop()
+}

@@ -12,8 +12,7 @@ for program in agentd traveldesk; do
 done
 
 # Settings of the caller's own servers do not matter here.
-unset NATS_URL NATS_CREDS REDIS_URL
-for variable in ${!AGENTD_@}; do unset "$variable"; done
+for variable in ${!NATS_@} ${!REDIS_@} ${!AGENTD_@}; do unset "$variable"; done
 
 data=$(mktemp -d)
 children=()

@@ -103,3 +103,12 @@ func TestLoad_ServicesThatAreAskedForContext(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// The least constraints that an agent may have hold its runs to those of whoever starts them.
+func TestLoad_ConstraintsThatBoundNothingByThemselves(t *testing.T) {
+	t.Parallel()
+	s := mustLoad(t, write(t, map[string]string{"agentd.yaml": "agents: [{name: a, model: {name: m}, constraints: {read_only: false}}]\n"})).Agents[0]
+	if diff := cmp.Diff(&sdk.Constraints{}, s.Constraints); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

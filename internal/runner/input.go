@@ -300,7 +300,7 @@ func (a *activation) constrained() (*sdk.Constraints, *sdk.Error) {
 		return refused(`want the constraints as JSON text, such as {"deny":["files_delete"],"read_only":true}`)
 	}
 	if a.agent.CheckConstraints == nil {
-		return refused("the agent holds no run to constraints; it needs some of its own, constraints: {} at least")
+		return refused("the agent holds no run to constraints; it needs some of its own, constraints: {read_only: false} at least")
 	}
 	if faults := a.agent.CheckConstraints(&own); len(faults) > 0 {
 		return refused("%s", strings.Join(faults, "; "))

@@ -123,7 +123,7 @@ func (r *watched) describeCall(milestone string, d milestoneData, quiet map[stri
 		if d.Asked.Tool == sdk.ToolReviewPlan {
 			what = "approval of the plan"
 		}
-		return labelAsks, what + ": agentd approvals show " + requests.ShortID(d.Request)
+		return labelAsks, what + ": " + r.commandLine("approvals", "show", requests.ShortID(d.Request))
 	case wire.MilestoneDecided:
 		return describeDecision(d.Decision, d.Args)
 	case wire.MilestoneTurn:
@@ -133,6 +133,13 @@ func (r *watched) describeCall(milestone string, d milestoneData, quiet map[stri
 		return labelAsks, d.Message
 	}
 	return labelAnswer, cmp.Or(d.Message, "(ends the conversation)")
+}
+
+func (r *watched) commandLine(args ...string) string {
+	if r.command == nil {
+		return "agentd " + strings.Join(args, " ")
+	}
+	return r.command(args...)
 }
 
 // describeReply is what the model said, and what was done about it.

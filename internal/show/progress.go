@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"sync"
-	"time"
 
 	"agentd/sdk/wire"
 )
@@ -34,6 +34,8 @@ type Progress struct {
 	Many bool
 	// Full does not shorten.
 	Full bool
+	// Command is the command line of a command; nil is that of one without any settings.
+	Command func(args ...string) string
 	// Quiet are the tools whose calls are shown otherwise.
 	Quiet map[string]bool
 
@@ -50,7 +52,8 @@ type watched struct {
 	tools   map[string]string
 	partial bool
 	// held: it was just said why the run does not go on, and nothing has happened since.
-	held bool
+	held    bool
+	command func(args ...string) string
 	// done is closed when the run's end was shown.
 	done chan struct{}
 }
@@ -71,7 +74,7 @@ func (p *Progress) run(name string) *watched {
 		p.runs = map[string]*watched{}
 	}
 	if p.runs[name] == nil {
-		p.runs[name] = &watched{index: -1, tools: map[string]string{}, done: make(chan struct{})}
+		p.runs[name] = &watched{index: -1, tools: map[string]string{}, done: make(chan struct{}), command: p.Command}
 	}
 	return p.runs[name]
 }
@@ -140,13 +143,13 @@ func (p *Progress) Show(l wire.Live) {
 	}
 }
 
-// Note prints a line of the command itself.
+// Note prints a line of the command itself, whole: it may have a command to be copied.
 func (p *Progress) Note(label, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.JSON {
 		p.status.clear(p)
-		p.line(wire.Live{Time: time.Now().UnixMilli()}, label, text)
+		fmt.Fprintf(p.W, "%-9s %s\n", label, Line(text, math.MaxInt))
 	}
 }
 

@@ -155,3 +155,20 @@ func TestProgress_ShowsAllThatJSONHas(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A command that is printed to be copied is that of the server that was asked, and is whole where the terminal is narrow.
+func TestProgress_HasCommandsThatCanBeCopied(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	command := func(args ...string) string { return "agentd --nats nats://prod " + strings.Join(args, " ") }
+	p := &Progress{W: &b, Command: command, Columns: func() int { return 40 }}
+	p.Note(LabelWaits, "for somebody to answer; for example: "+command("runs", "follow", "one"))
+	p.Columns = nil
+	p.Show(wire.Live{Run: "one", Revision: 1, Type: wire.MilestoneRequested, Data: json.RawMessage(`{"request":"c1-0-abcdefghij","asked":{"tool":"pay"}}`)})
+	want := `waits     for somebody to answer; for example: agentd --nats nats://prod runs follow one
+asks      permission for pay: agentd --nats nats://prod approvals show c1-0-abc
+`
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

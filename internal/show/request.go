@@ -224,7 +224,7 @@ func (s *Request) writeDecisions(w io.Writer) {
 	}
 	fmt.Fprintln(w, "\nso far")
 	for _, d := range s.SoFar() {
-		fmt.Fprintf(w, "  %s  %s  %s\n", time.UnixMilli(d.At).Format(time.TimeOnly), d.Who, Visible(d.Text))
+		fmt.Fprintf(w, "  %s  %s  %s\n", clock(d.At), d.Who, Visible(d.Text))
 	}
 	if s.Unknown != "" {
 		fmt.Fprintf(w, "  %s\n", Visible(s.Unknown))

@@ -363,10 +363,15 @@ func decisionTold(c *sdk.Content) (text string, ok bool) {
 }
 
 func (d RunDetails) writeJournal(w io.Writer) error {
-	fmt.Fprintf(w, "\njournal (%d)\n", len(d.Journal))
+	first, last := time.UnixMilli(d.Journal[0].At), time.UnixMilli(d.Journal[len(d.Journal)-1].At)
+	fmt.Fprintf(w, "\njournal (%d), times in %s\n", len(d.Journal), first.Format("MST"))
+	at := clockMillis
+	if first.Format(time.DateOnly) != last.Format(time.DateOnly) {
+		at = dateMillis
+	}
 	var t Table
 	for _, e := range d.Journal {
-		t.Row(strconv.FormatUint(e.Revision, 10), clockMillis(e.At), e.Kind, Line(e.Status, LineMax), e.EffectText(), e.Cause)
+		t.Row(strconv.FormatUint(e.Revision, 10), at(e.At), e.Kind, Line(e.Status, LineMax), e.EffectText(), e.Cause)
 	}
 	return t.Write(w, "  ", 0)
 }

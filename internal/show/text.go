@@ -246,6 +246,10 @@ func When(at int64) string { return clock(at) + " (" + Ago(at) + ")" }
 // due is a time to come in Unix milliseconds, and how far away that is.
 func due(at int64) string { return clock(at) + " (in " + Until(at) + ")" }
 
-func clock(at int64) string { return time.UnixMilli(at).Format(time.DateTime) }
+// clock is a time in Unix milliseconds by this machine's clock, with its zone: it is read elsewhere, too, and compared with logs.
+func clock(at int64) string { return time.UnixMilli(at).Format(time.DateTime + " MST") }
 
 func clockMillis(at int64) string { return time.UnixMilli(at).Format("15:04:05.000") }
+
+// dateMillis is clockMillis with the date.
+func dateMillis(at int64) string { return time.UnixMilli(at).Format("2006-01-02 15:04:05.000") }

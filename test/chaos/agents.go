@@ -107,8 +107,8 @@ func agents(a *armed) []sdk.Agent {
 	var all []sdk.Agent
 	for _, s := range specs() {
 		all = append(all, sdk.Agent{Spec: s, Tools: []sdk.Tool{
-			tool(a, addTool, false, 2*time.Millisecond), tool(a, chargeTool, true, 5*time.Millisecond),
-			tool(a, transferTool, true, 5*time.Millisecond), burn(a),
+			tool(a, addTool, 2*time.Millisecond), once(a, chargeTool, 5*time.Millisecond),
+			once(a, transferTool, 5*time.Millisecond), burn(a),
 		}})
 	}
 	return all

@@ -37,7 +37,7 @@ func TestChaos_NothingIsLostAndNothingHappensTwice(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.print()
-			if err := r.problem(false); err != nil {
+			if err := r.problem(); err != nil {
 				t.Error(err)
 			}
 			if r.ends[""] == 0 || len(r.record.deaths) == 0 || len(r.journals) == 0 {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -72,7 +73,7 @@ func (c *clients) work(ctx, all context.Context, background *sync.WaitGroup) {
 		whim := c.rng.IntN(100)
 		wait := time.Duration(c.rng.IntN(1200)) * time.Millisecond
 		c.mu.Unlock()
-		in := c.begin(all, s.agent, "", s, s.fails, true)
+		in := c.begin(all, start{agent: s.agent, scenario: s, fails: s.fails, slot: true})
 		switch {
 		case s.name == cancelScenario:
 			background.Go(func() { c.cancel(all, in, wait) })
@@ -84,9 +85,9 @@ func (c *clients) work(ctx, all context.Context, background *sync.WaitGroup) {
 			})
 		case whim < 5: // another init event for the same run: one of them is refused
 			in.fails = append(slices.Clone(in.fails), sdk.CodeRunExists)
-			background.Go(func() { c.begin(all, s.agent, in.event.Subject, s, in.fails, false) })
+			background.Go(func() { c.begin(all, start{agent: s.agent, subject: in.event.Subject, scenario: s, fails: in.fails}) })
 		case whim < 6:
-			background.Go(func() { c.begin(all, "nobody", "", s, []sdk.Code{sdk.CodeUnknownAgent}, false) })
+			background.Go(func() { c.begin(all, start{agent: "nobody", scenario: s, fails: []sdk.Code{sdk.CodeUnknownAgent}}) })
 		case whim < 8:
 			background.Go(func() { c.litter(all) })
 		case whim < 10:
@@ -95,23 +96,32 @@ func (c *clients) work(ctx, all context.Context, background *sync.WaitGroup) {
 	}
 }
 
-// begin publishes an init event until the broker has it. subject is empty for a run of its own.
-func (c *clients) begin(ctx context.Context, agent, subject string, s *scenario, fails []sdk.Code, slot bool) *initEvent {
+// start is an init event that is to be published.
+type start struct {
+	agent string
+	// subject is empty for a run of its own.
+	subject  string
+	scenario *scenario
+	// fails are the errors that it may end with, and slot says that it keeps one of the clients' until then.
+	fails []sdk.Code
+	slot  bool
+}
+
+// begin publishes an init event until the broker has it.
+func (c *clients) begin(ctx context.Context, s start) *initEvent {
 	c.mu.Lock()
 	c.next++
-	id := fmt.Sprintf("%s-%d", s.name, c.next)
-	if subject == "" {
-		subject = id
-	}
+	id := fmt.Sprintf("%s-%d", s.scenario.name, c.next)
+	subject := cmp.Or(s.subject, id)
 	in := &initEvent{
-		agent: agent, scenario: s, fails: fails, begun: time.Now(), terminals: map[string]bool{}, slot: slot,
+		agent: s.agent, scenario: s.scenario, fails: s.fails, begun: time.Now(), terminals: map[string]bool{}, slot: s.slot,
 		event: wire.Event{
-			ID: id, Source: "chaos", Type: "shop." + agent, Subject: subject, Data: json.RawMessage(fmt.Sprintf(`{"message":%q}`, s.name)),
+			ID: id, Source: "chaos", Type: "shop." + s.agent, Subject: subject, Data: json.RawMessage(fmt.Sprintf(`{"message":%q}`, s.scenario.name)),
 		},
 	}
-	c.inits[subjects.Done(agent, wire.NewRunKey(subject), wire.InitToken(in.event.Source, id))] = in
+	c.inits[subjects.Done(s.agent, wire.NewRunKey(subject), wire.InitToken(in.event.Source, id))] = in
 	c.mu.Unlock()
-	in.sequence = c.publish(ctx, subjects.Start(agent), in.event)
+	in.sequence = c.publish(ctx, subjects.Start(s.agent), in.event)
 	return in
 }
 
@@ -155,7 +165,7 @@ func (c *clients) litter(ctx context.Context) {
 // sent again, begins the run anew, and it still gets one terminal event. The journal is lost when the init event is acked
 // for good: the ack of an activation that belongs to the lost journal would remove the message that drives the new one.
 func (c *clients) amnesia(ctx context.Context, s *scenario) {
-	in := c.begin(ctx, s.agent, "", s, s.fails, false)
+	in := c.begin(ctx, start{agent: s.agent, scenario: s, fails: s.fails})
 	key := wire.NewRunKey(in.event.Subject)
 	c.mu.Lock()
 	c.lost[key] = true

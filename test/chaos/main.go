@@ -25,48 +25,71 @@ func main() {
 	if code, ok := cluster.Serve(); ok {
 		os.Exit(code)
 	}
-	duration := flag.Duration("d", 5*time.Minute, "how long faults happen, over all stores")
-	only := flag.String("store", "", "jetstream or redis; both, one after the other, if empty")
-	seed := flag.Uint64("seed", 0, "seed of the choices; 0 is a new one")
-	workers := flag.Int("workers", 4, "worker processes")
-	running := flag.Int("c", 128, "runs that clients keep going")
-	servers := flag.Int("cluster", 1, "NATS servers: 1, or 3 in a cluster")
-	setsBack := flag.Bool("set-back", false, "have the NATS server confirm calls, terminal events and timers before they are written, and come back to older files of them")
-	partitions := flag.Int("partitions", 1, "how many streams journals, timers, calls and answers are each divided into")
-	keep := flag.String("keep", "", "folder for the evidence, kept in any case; else it is kept if something is violated")
-	flag.Parse()
+	o, err := read(os.Args[1:], os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		os.Exit(0)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if *servers != 1 && *servers != 3 || *servers == 3 && *setsBack {
-		fmt.Fprintln(os.Stderr, "chaos: -cluster is 1 or 3, and 1 with -set-back: a cluster has no such streams")
-		os.Exit(2)
-	}
-	layout, err := streams.NewLayout(*partitions)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "chaos: -partitions:", err)
-		os.Exit(2)
-	}
-	o := options{layout: layout, clustered: *servers > 1, setsBack: *setsBack, rest: 10 * time.Minute, seed: *seed, workers: *workers, running: *running, dir: *keep, out: os.Stdout}
-	if err := chaos(ctx, o, *only, *duration); err != nil {
+	if err := chaos(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-// chaos hurts a world with each store in turn. Its error says that something is violated or not covered.
-func chaos(ctx context.Context, o options, only string, duration time.Duration) error {
-	stores := []string{storeJetStream, storeRedis}
-	if only != "" {
-		if only != storeJetStream && only != storeRedis {
-			return fmt.Errorf("no store %q: want %s or %s", only, storeJetStream, storeRedis)
+// read reads the command line, and writes to help what there is to say to whoever asks for it with -h.
+func read(args []string, help io.Writer) (options, error) {
+	o := options{rest: 10 * time.Minute, out: os.Stdout}
+	f := flag.NewFlagSet("chaos", flag.ContinueOnError)
+	f.SetOutput(io.Discard) // its errors are returned
+	f.DurationVar(&o.faults, "d", 5*time.Minute, "how long faults happen, over all stores")
+	f.StringVar(&o.store, "store", "", "jetstream or redis; both, one after the other, if empty")
+	f.Uint64Var(&o.seed, "seed", 0, "seed of the choices; 0 is a new one")
+	f.IntVar(&o.workers, "workers", 4, "worker processes")
+	f.IntVar(&o.running, "c", 128, "runs that clients keep going")
+	servers := f.Int("cluster", 1, "NATS servers: 1, or 3 in a cluster")
+	f.BoolVar(&o.setsBack, "set-back", false, "have the NATS server confirm calls, terminal events and timers before they are written, and come back to older files of them")
+	partitions := f.Int("partitions", 1, "how many streams journals, timers, calls and answers are each divided into")
+	f.StringVar(&o.dir, "keep", "", "folder for the evidence, kept in any case; else it is kept if something is violated")
+	if err := f.Parse(args); err != nil {
+		if f.SetOutput(help); errors.Is(err, flag.ErrHelp) {
+			f.PrintDefaults()
 		}
-		stores = []string{only}
+		return o, err
+	}
+	switch {
+	case f.NArg() > 0:
+		return o, fmt.Errorf("%q is no flag, and what comes after it would not count: want flags alone, such as -d 1h", f.Arg(0))
+	case *servers != 1 && *servers != 3 || *servers == 3 && o.setsBack:
+		return o, errors.New("-cluster is 1 or 3, and 1 with -set-back: a cluster has no such streams")
+	case o.store != "" && o.store != storeJetStream && o.store != storeRedis:
+		return o, fmt.Errorf("-store %q: want %s or %s", o.store, storeJetStream, storeRedis)
+	case o.faults <= 0 || o.workers < 1 || o.running < 1:
+		return o, errors.New("want a duration, workers and runs above 0")
+	}
+	o.clustered = *servers > 1
+	var err error
+	if o.layout, err = streams.NewLayout(*partitions); err != nil {
+		return o, fmt.Errorf("-partitions: %w", err)
 	}
 	if o.seed == 0 {
 		o.seed = rand.Uint64N(1_000_000) + 1
 	}
-	o.faults = duration / time.Duration(len(stores))
+	return o, nil
+}
+
+// chaos hurts a world with the store, or where none is named with each in turn. Its error says that something is violated or not covered.
+func chaos(ctx context.Context, o options) error {
+	stores := []string{storeJetStream, storeRedis}
+	if o.store != "" {
+		stores = []string{o.store}
+	}
+	o.faults /= time.Duration(len(stores))
 	root, kept := o.dir, o.dir != ""
 	if !kept {
 		var err error
@@ -102,21 +125,25 @@ func chaosOn(ctx context.Context, o options) error {
 	r, err := play(ctx, o)
 	if err == nil {
 		r.print()
-		err = errors.Join(r.problem(true), r.writeSlowest())
+		err = errors.Join(r.problem(), r.gap(), r.writeSlowest())
 	}
 	return errors.Join(err, file.Close())
 }
 
-// problem is nil when all promises were kept and, if that is asked for, every crash point was met.
-func (r *report) problem(coverage bool) error {
-	var errs []error
+// problem is nil when all promises were kept.
+func (r *report) problem() error {
 	if n := len(r.violations); n > 0 {
-		errs = append(errs, fmt.Errorf("%d violations, the first: %s", n, r.violations[0]))
+		return fmt.Errorf("%d violations, the first: %s", n, r.violations[0])
 	}
-	if missing := r.uncovered(); coverage && len(missing) > 0 {
-		errs = append(errs, fmt.Errorf("nothing happened at %q; give it more time", missing))
+	return nil
+}
+
+// gap is nil when every crash point was met.
+func (r *report) gap() error {
+	if missing := r.uncovered(); len(missing) > 0 {
+		return fmt.Errorf("nothing happened at %q; give it more time", missing)
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // play lets one chaos happen and judges it. An error says that there is nothing to judge.

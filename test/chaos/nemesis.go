@@ -254,7 +254,7 @@ func (n *nemesis) poison(all context.Context, rng *rand.Rand) {
 		if n.hurting.Err() != nil {
 			return
 		}
-		n.clients.begin(all, poison.agent, "", poison, poison.fails, false)
+		n.clients.begin(all, start{agent: poison.agent, scenario: poison, fails: poison.fails})
 	}
 }
 

@@ -204,16 +204,24 @@ func burn(a *armed) sdk.Tool {
 }
 
 // tool is an inline tool whose effect is the note that it was executed.
-func tool(a *armed, name string, once bool, took time.Duration) sdk.Tool {
-	in, done := atInTool, atToolDone
-	if once {
-		in, done = atInToolOnce, atToolOnceDone
-	}
+func tool(a *armed, name string, took time.Duration) sdk.Tool {
+	return inline(a, name, took, note{Kind: noteExecuted}, atInTool, atToolDone)
+}
+
+// once is a tool that is executed at most once.
+func once(a *armed, name string, took time.Duration) sdk.Tool {
+	t := inline(a, name, took, note{Kind: noteExecuted, Once: true}, atInToolOnce, atToolOnceDone)
+	t.AtMostOnce = true
+	return t
+}
+
+func inline(a *armed, name string, took time.Duration, executed note, in, done string) sdk.Tool {
 	return sdk.Tool{
 		Definition: sdk.ToolDefinition{Name: name, Parameters: json.RawMessage(`{"type":"object"}`)},
-		AtMostOnce: once,
 		Run: func(ctx context.Context, call sdk.ToolCall) (json.RawMessage, error) {
-			a.notes.write(note{Kind: noteExecuted, Run: call.Run, Call: call.ID, Once: once})
+			now := executed
+			now.Run, now.Call = call.Run, call.ID
+			a.notes.write(now)
 			a.pass(ctx, in)
 			select {
 			case <-time.After(took):

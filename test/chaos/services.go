@@ -75,10 +75,14 @@ func (s *services) handle(ctx context.Context, d broker.Delivery) {
 	human := call.Type == sdk.TypeQuestion
 	reply := subjects.Reply(address.Call)
 	if !h.never || human { // people have no deadline here
-		err = s.conn.Publish(ctx, reply, s.answer(call, h.nonce, h.transient && call.Type == bookType))
+		answered := answer(call, h.nonce)
+		if h.transient && call.Type == bookType {
+			answered = busy(answered)
+		}
+		err = s.conn.Publish(ctx, reply, answered)
 	}
 	if h.twice {
-		s.publish(ctx, reply, s.answer(call, h.nonce2, false))
+		s.publish(ctx, reply, answer(call, h.nonce2))
 		s.record.count("answers that differ from the first", 1)
 	}
 	if err == nil || sdk.AsError(err).Code == sdk.CodeConflict { // answered when it was delivered before
@@ -86,18 +90,21 @@ func (s *services) handle(ctx context.Context, d broker.Delivery) {
 	}
 }
 
-func (s *services) answer(call wire.Event, nonce uint32, transient bool) wire.Event {
+func answer(call wire.Event, nonce uint32) wire.Event {
 	answer := wire.Event{
 		ID: fmt.Sprintf("a-%s-%d", call.ID, nonce), Source: call.Type, Type: call.Type + ".done", Subject: call.Subject,
 		ParentID: call.ID, DataSchema: call.DataSchema, Data: json.RawMessage(fmt.Sprintf(`{"answer":"%d"}`, nonce)),
 	}
-	switch {
-	case transient:
-		answer.Type = wire.ErrorType(call.Type)
-		answer.Data = json.RawMessage(`{"errorName":"busy","errorMessage":"busy","errorStack":null,"code":"unavailable","retryable":true}`)
-	case call.Type == sdk.TypeQuestion:
+	if call.Type == sdk.TypeQuestion {
 		answer.Type = sdk.TypeQuestionAnswered
 	}
+	return answer
+}
+
+// busy is an answer that passes, in the place of another.
+func busy(answer wire.Event) wire.Event {
+	answer.Type = wire.ErrorType(answer.Source)
+	answer.Data = json.RawMessage(`{"errorName":"busy","errorMessage":"busy","errorStack":null,"code":"unavailable","retryable":true}`)
 	return answer
 }
 

@@ -174,7 +174,7 @@ func narrowed(t *testing.T, a sdk.Agent, w *writer) {
 	}
 	a.Spec.Constraints = nil
 	h = start(t, sdktest.Script(sdktest.Say("done")), a)
-	if got := refused(h, `{"read_only":true}`); !strings.Contains(got, "constraints: {} at least") {
+	if got := refused(h, `{"read_only":true}`); !strings.Contains(got, "constraints: {read_only: false} at least") {
 		t.Errorf("constraints that nothing would hold a run to are refused with %q", got)
 	}
 }

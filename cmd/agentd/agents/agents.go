@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -133,14 +134,24 @@ func (r row) text() string {
 	case r.Unserved:
 		text = "no worker"
 	}
-	text += fmt.Sprintf(": %s not begun", show.Count(int(r.New), "run"))
-	switch {
-	case r.Paused && r.Drain:
-		return text + ", others go on"
-	case r.Paused || r.Waiting > 0:
-		return fmt.Sprintf("%s, %d wait", text, r.Waiting)
+	var runs []string
+	if r.New > 0 {
+		runs = append(runs, show.Count(int(r.New), "run")+" not begun")
 	}
-	return text
+	switch {
+	case r.Paused && r.Drain && r.New > 0:
+		runs = append(runs, "others go on")
+	case r.Paused && r.Drain:
+		runs = append(runs, "runs that have begun go on")
+	case r.Waiting == 1:
+		runs = append(runs, "1 waits")
+	case r.Waiting > 1:
+		runs = append(runs, fmt.Sprintf("%d wait", r.Waiting))
+	}
+	if len(runs) == 0 {
+		return text
+	}
+	return text + ": " + strings.Join(runs, ", ")
 }
 
 func pauseCommand(a *cli.App) *cobra.Command {

@@ -63,7 +63,7 @@ func answer(ctx context.Context, a *cli.App, d *deskClient, id string, r client.
 	}
 	switch {
 	case data != "":
-		if r.Data, err = readArgument(a, data); err != nil {
+		if r.Data, err = readArgument(ctx, a, data); err != nil {
 			return err
 		}
 	case r.Text == "" && !r.End:
@@ -79,7 +79,7 @@ func answer(ctx context.Context, a *cli.App, d *deskClient, id string, r client.
 	if outcome.State == client.OutcomeRefused {
 		return sdk.Errorf(sdk.CodeDecisionRefused, "refused: %s", show.Visible(outcome.Refused))
 	}
-	return a.Print(answered{detail.ID, detail.Run, outcome}, func(w io.Writer) error {
+	err = a.Print(answered{detail.ID, detail.Run, outcome}, func(w io.Writer) error {
 		text := "answered; the run goes on"
 		if outcome.State == client.OutcomeSent {
 			text = "sent; it is stored, and no worker has handled it yet"
@@ -87,6 +87,7 @@ func answer(ctx context.Context, a *cli.App, d *deskClient, id string, r client.
 		_, err := fmt.Fprintln(w, text)
 		return err
 	})
+	return interrupted(ctx, outcome, err)
 }
 
 // obtainReply asks the person at the terminal.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -80,6 +81,13 @@ type deskClient struct {
 	*desk.Desk
 	conn     *cli.Client
 	approver setup.Principal
+	// words are the flags that other commands of the desk need as well.
+	words []string
+}
+
+// command is the command line of another command of the desk.
+func (d *deskClient) command(args ...string) string {
+	return d.conn.CommandLine(slices.Concat([]string{"approvals"}, args, d.words)...)
 }
 
 // withDesk opens the desk for a command.
@@ -103,7 +111,7 @@ func withDesk(ctx context.Context, a *cli.App, f *approvalsFlags, do func(*deskC
 	if err != nil {
 		return c.CloseAfter(err)
 	}
-	err = do(&deskClient{Desk: d, conn: c, approver: who})
+	err = do(&deskClient{Desk: d, conn: c, approver: who, words: f.words()})
 	d.Close() // while it can still say so
 	return c.CloseAfter(err)
 }

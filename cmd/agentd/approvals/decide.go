@@ -66,6 +66,14 @@ func decide(ctx context.Context, a *cli.App, d *deskClient, detail requests.Deta
 	if err == nil && outcome.State == client.OutcomeRefused {
 		return cli.Exit(cli.ExitFailure)
 	}
+	return interrupted(ctx, outcome, err)
+}
+
+// interrupted ends a command with its code that a person interrupted before it was known what becomes of an answer, which is stored.
+func interrupted(ctx context.Context, o client.Outcome, err error) error {
+	if err == nil && o.State == client.OutcomeSent && ctx.Err() != nil {
+		return cli.Exit(cli.ExitInterrupted)
+	}
 	return err
 }
 
@@ -123,17 +131,17 @@ func undecided(n int) string {
 func (d *deskClient) request(ctx context.Context, id string) (requests.Detail, error) {
 	detail, err := d.Detail(ctx, id)
 	if err == nil {
-		err = mustAsk(detail)
+		err = d.mustAsk(detail)
 	}
 	return detail, err
 }
 
 // mustAsk fails for an item that nobody can decide on.
-func mustAsk(detail requests.Detail) error {
+func (d *deskClient) mustAsk(detail requests.Detail) error {
 	if detail.Request != nil {
 		return nil
 	}
-	return sdk.Errorf(sdk.CodeDecisionRefused, "%s is a %s, not a permission request; see: agentd approvals answer", detail.Short, detail.Kind)
+	return sdk.Errorf(sdk.CodeDecisionRefused, "%s is a %s, not a permission request; answer it: %s", detail.Short, detail.Kind, d.command(verbAnswer, detail.Short))
 }
 
 // decideCommand is a command that decides one request.

@@ -49,7 +49,7 @@ func editCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 func edit(ctx context.Context, a *cli.App, d *deskClient, id string, f editFlags) error {
 	detail, unrecorded, err := d.View(ctx, id, d.approver.Who)
 	if err == nil {
-		err = mustAsk(detail)
+		err = d.mustAsk(detail)
 	}
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func isYes(text string) bool { return strings.HasPrefix(strings.ToLower(strings.
 // editedArgs are the arguments as given, else as the person leaves them in their editor; draft is what they left before.
 func editedArgs(ctx context.Context, a *cli.App, detail requests.Detail, given string, draft []byte) (json.RawMessage, error) {
 	if given != "" {
-		return readArgument(a, given)
+		return readArgument(ctx, a, given)
 	}
 	if draft == nil {
 		draft = []byte(show.Indent(detail.Request.Args) + "\n")
@@ -119,9 +119,9 @@ func editedArgs(ctx context.Context, a *cli.App, detail requests.Detail, given s
 }
 
 // readArgument is JSON as given, of a file or of stdin.
-func readArgument(a *cli.App, given string) (json.RawMessage, error) {
+func readArgument(ctx context.Context, a *cli.App, given string) (json.RawMessage, error) {
 	if given == "-" {
-		data, err := io.ReadAll(a.In)
+		data, err := io.ReadAll(a.Input(ctx))
 		if err != nil {
 			return nil, fmt.Errorf("read stdin: %w", err)
 		}
@@ -177,7 +177,7 @@ func confirmEdit(
 	f editFlags, ask bool, input *prompter,
 ) error {
 	if string(p.Args) == string(detail.Request.Args) {
-		return fmt.Errorf("nothing is different, so %w; to allow the call as it is: agentd approvals approve %s", errNotSent, detail.Short)
+		return fmt.Errorf("nothing is different, so %w; to allow the call as it is: %s", errNotSent, d.command("approve", detail.Short))
 	}
 	fmt.Fprint(a.Err, show.Difference(detail.Tool, detail.Request.Args, p.Args))
 	if ask {

@@ -52,7 +52,7 @@ func revokeCommand(a *cli.App) *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withGrants(cmd.Context(), a, func(ctx context.Context, grants buckets.Grants, kept []sdk.KeptGrant) error {
-				g, err := findGrant(kept, args[0])
+				g, err := findGrant(a, kept, args[0])
 				if err != nil {
 					return err
 				}
@@ -73,7 +73,7 @@ func revokeCommand(a *cli.App) *cobra.Command {
 }
 
 // findGrant is the one grant whose id, or the part of it that the list shows, begins so.
-func findGrant(kept []sdk.KeptGrant, id string) (sdk.KeptGrant, error) {
+func findGrant(a *cli.App, kept []sdk.KeptGrant, id string) (sdk.KeptGrant, error) {
 	var found []sdk.KeptGrant
 	for _, g := range kept {
 		if id != "" && (strings.HasPrefix(g.ID, id) || strings.HasPrefix(requests.HashOf(g.ID), id)) {
@@ -82,7 +82,7 @@ func findGrant(kept []sdk.KeptGrant, id string) (sdk.KeptGrant, error) {
 	}
 	switch len(found) {
 	case 0:
-		return sdk.KeptGrant{}, sdk.Errorf(sdk.CodeUnknownRun, "there is no grant %q; see: agentd approvals grants", id)
+		return sdk.KeptGrant{}, sdk.Errorf(sdk.CodeUnknownRun, "there is no grant %q; see: %s", id, a.CommandLine("approvals", "grants"))
 	case 1:
 		return found[0], nil
 	}

@@ -64,6 +64,9 @@ func serve(ctx context.Context, a *cli.App, f *approvalsFlags, s deskServeFlags)
 		return err
 	}
 	c, err := a.Await(ctx, cfg, o.Logger)
+	if ctx.Err() != nil && c == nil {
+		return nil // it was stopped while it waited for the server
+	}
 	if err != nil {
 		return err
 	}

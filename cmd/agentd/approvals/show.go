@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -30,7 +29,7 @@ func showCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 					if err := s.Write(w, a.Verbose); err != nil || s.Lost {
 						return err
 					}
-					return writeCommands(w, a, &s, f.words())
+					return writeCommands(w, d, &s)
 				})
 			})
 		},
@@ -61,8 +60,8 @@ func (d *deskClient) show(ctx context.Context, id string) (show.Request, error) 
 // verbAnswer is the command that answers.
 const verbAnswer = "answer"
 
-// writeCommands says what can be done. common are flags that this command had, and the others need.
-func writeCommands(w io.Writer, a *cli.App, s *show.Request, common []string) error {
+// writeCommands says what can be done.
+func writeCommands(w io.Writer, d *deskClient, s *show.Request) error {
 	lines := [][]string{{verbAnswer, s.Short, "TEXT"}}
 	switch s.Kind {
 	case requests.KindPermission:
@@ -86,7 +85,7 @@ func writeCommands(w io.Writer, a *cli.App, s *show.Request, common []string) er
 	}
 	fmt.Fprintln(w)
 	for _, l := range lines {
-		fmt.Fprintln(w, a.CommandLine(slices.Concat([]string{"approvals"}, l, common)...))
+		fmt.Fprintln(w, d.command(l...))
 	}
 	return nil
 }

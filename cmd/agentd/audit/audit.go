@@ -53,7 +53,7 @@ func verifyCommand(a *cli.App) *cobra.Command {
 			}
 			some := all || since != ""
 			if file != "" && !some && len(args) == 0 {
-				return verifyTrail(a, file)
+				return verifyTrail(cmd.Context(), a, file)
 			}
 			if some == (len(args) > 0) || file != "" {
 				return cli.Usage(errors.New("name runs, or verify those of a time with --since, or --all, or one --file"))
@@ -82,7 +82,7 @@ func verify(ctx context.Context, a *cli.App, c *cli.Client, store runner.Store, 
 		list.names[wire.NewRunKey(name).String()] = name
 		err = auditor.Run(ctx, wire.NewRunKey(name), list.add)
 		if errors.Is(err, runner.ErrNotFound) {
-			err = sdk.Errorf(sdk.CodeUnknownRun, "run %q does not exist; see: agentd runs list", name)
+			err = sdk.Errorf(sdk.CodeUnknownRun, "run %q does not exist; see: %s", name, a.CommandLine("runs", "list"))
 		}
 		if err != nil {
 			break

@@ -86,18 +86,24 @@ func exportTrail(ctx context.Context, a *cli.App, c *cli.Client, store runner.St
 	return err
 }
 
-// verifyTrail checks an exported trail; "-" is the standard input.
-func verifyTrail(a *cli.App, path string) error {
-	in := a.In
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return fmt.Errorf("read trail: %w", err)
-		}
-		defer func() { _ = f.Close() }() // nothing was written to it
-		in = f
+func openTrail(ctx context.Context, a *cli.App, path string) (io.ReadCloser, error) {
+	if path == "-" {
+		return a.Input(ctx), nil
 	}
+	return os.Open(path)
+}
+
+// verifyTrail checks an exported trail; "-" is the standard input.
+func verifyTrail(ctx context.Context, a *cli.App, path string) error {
+	in, err := openTrail(ctx, a, path)
+	if err != nil {
+		return fmt.Errorf("read trail: %w", err)
+	}
+	defer func() { _ = in.Close() }() // nothing was written to it
 	summary, err := audit.VerifyTrail(in)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if err != nil {
 		return fmt.Errorf("%s is not what was exported: %w", path, err)
 	}

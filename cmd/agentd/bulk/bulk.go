@@ -3,6 +3,7 @@ package bulk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -16,6 +17,7 @@ import (
 	"agentd/internal/bulk"
 	"agentd/internal/index"
 	"agentd/internal/show"
+	"agentd/sdk"
 )
 
 // Command is agentd bulk.
@@ -69,6 +71,9 @@ func proposeCommand(a *cli.App, verb bulk.Verb, short string) *cobra.Command {
 			return withBulk(cmd.Context(), a, func(ctx context.Context, c *cli.Client, b bulk.Bulk) error {
 				r.Who = c.Who()
 				job, err := b.Propose(ctx, r)
+				if errors.Is(err, &sdk.Error{Code: sdk.CodeContractViolation}) {
+					return cli.Usage(err) // nothing was looked for
+				}
 				if err != nil {
 					return err
 				}

@@ -174,7 +174,7 @@ func publishable(ctx context.Context, a *cli.App, files []string) ([]sdk.Contrac
 		}
 	}
 	if unwise > 0 && a.Output == cli.OutputText {
-		fmt.Fprintf(a.Err, "agentd: %s; see: agentd contracts lint %s\n", show.Count(unwise, "warning"), strings.Join(files, " "))
+		fmt.Fprintf(a.Err, "agentd: %s; see: %s\n", show.Count(unwise, "warning"), a.CommandLine(append([]string{"contracts", "lint"}, files...)...))
 	}
 	if refusal.Message != refused {
 		return nil, refusal
@@ -219,7 +219,13 @@ func listCommand(a *cli.App) *cobra.Command {
 					return err
 				}
 				rows := rowsOf(state)
-				return a.Print(rows, func(w io.Writer) error { return writeContracts(w, rows, cli.Columns(w)) })
+				return a.Print(rows, func(w io.Writer) error {
+					if len(rows) == 0 {
+						_, err := fmt.Fprintln(w, "the registry has no contracts; publish one with: "+a.CommandLine("contracts", "push", "FILE"))
+						return err
+					}
+					return writeContracts(w, rows, cli.Columns(w))
+				})
 			})
 		},
 	}
@@ -260,10 +266,6 @@ func rowsOf(state *contracts.Registry) []contractRow {
 }
 
 func writeContracts(w io.Writer, rows []contractRow, columns int) error {
-	if len(rows) == 0 {
-		fmt.Fprintln(w, "the registry has no contracts; publish one with: agentd contracts push FILE")
-		return nil
-	}
 	var t show.Table
 	t.Row("TYPE", "VERSIONS", "DOMAIN", "URI")
 	for _, r := range rows {

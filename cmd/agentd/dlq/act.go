@@ -104,6 +104,9 @@ func eachLetter(ctx context.Context, a *cli.App, c *cli.Client, chosen choice, d
 		if err == nil {
 			h.Done, err = do(l)
 		}
+		if err != nil && ctx.Err() != nil {
+			return // interrupted, and not refused
+		}
 		if err != nil {
 			h.Done, h.Problem = "", show.Problem(err)
 		}
@@ -111,9 +114,11 @@ func eachLetter(ctx context.Context, a *cli.App, c *cli.Client, chosen choice, d
 		showHandled(a, h)
 	}
 	for _, sequence := range chosen.named {
-		handle(sequence)
+		if ctx.Err() == nil {
+			handle(sequence)
+		}
 	}
-	var err error
+	err := ctx.Err()
 	if len(chosen.named) == 0 {
 		err = c.Letters(ctx, chosen.filter, func(b broker.Letter) (bool, error) {
 			if chosen.flags.matches(deadletter.Of(c.Subjects(), b)) {

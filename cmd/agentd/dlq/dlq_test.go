@@ -2,6 +2,7 @@ package dlq
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"testing"
@@ -27,5 +28,18 @@ func TestLetterList_IsJSONWhereverItEnds(t *testing.T) {
 		if n > 0 && !json.Valid(b.Bytes()) || n == 0 && b.Len() > 0 {
 			t.Errorf("after %d dead letters: %s", n, b.String())
 		}
+	}
+}
+
+// What was not looked at when a person interrupted the command is not said to be refused.
+func TestEachLetter_InterruptedSaysNothingOfTheRest(t *testing.T) {
+	t.Parallel()
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	var out, problem bytes.Buffer
+	a := &cli.App{Streams: cli.Streams{Out: &out, Err: &problem}, Output: cli.OutputText}
+	err := eachLetter(ctx, a, &cli.Client{}, choice{named: []uint64{1, 2}}, nil)
+	if !errors.Is(err, context.Canceled) || out.Len()+problem.Len() > 0 {
+		t.Errorf("it ends with %v, %q and %q", err, out.String(), problem.String())
 	}
 }

@@ -44,6 +44,9 @@ func examine(ctx context.Context, a *cli.App, monitor string) error {
 		}
 		return c.Conn, nil
 	})
+	if ctx.Err() != nil {
+		return ctx.Err() // what it says then is of the interruption
+	}
 	if err != nil {
 		return err
 	}

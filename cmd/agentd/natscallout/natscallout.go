@@ -85,6 +85,9 @@ func serve(ctx context.Context, a *cli.App, f flags) error {
 		return err
 	}
 	c, err := a.Await(ctx, cfg, log)
+	if ctx.Err() != nil && c == nil {
+		return nil // it was stopped while it waited for the server
+	}
 	if err != nil {
 		return err
 	}

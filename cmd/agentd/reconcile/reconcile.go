@@ -173,7 +173,7 @@ func reportText(r reconcile.Passes, dryRun bool, olderThan time.Duration) string
 	}
 	if r.Young > 0 {
 		text += fmt.Sprintf("\nleft alone: %s that changed in the last %s; make another pass when nothing of that has moved for as long",
-			show.Count(r.Young, "run"), olderThan)
+			show.Count(r.Young, "run"), show.Duration(olderThan))
 	}
 	if r.Purged+r.Removed > 0 {
 		verb := "removed"

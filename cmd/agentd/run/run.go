@@ -61,7 +61,6 @@ func Command(a *cli.App) *cobra.Command {
 	flags.StringVar(&f.constraints, "constraints", "", `bound the run's calls beside its agent's constraints: JSON, such as '{"read_only":true}'`)
 	flags.BoolVarP(&f.detach, "detach", "d", false, "do not follow; print the run's name")
 	follow.AddFlags(cmd, &f.Options)
-	cli.Filled(flags, "input", "message", "subject", "tag")
 	cli.Narrow(flags, "constraints")
 	cmd.MarkFlagsMutuallyExclusive("input", "message")
 	cmd.MarkFlagsOneRequired("input", "message")
@@ -72,7 +71,10 @@ func run(ctx context.Context, a *cli.App, agent string, f runFlags) error {
 	if err := wire.CheckName(agent); err != nil {
 		return cli.Usagef("agent %q: want letters, digits, \"_\", \"-\" and single dots", agent)
 	}
-	data, err := readInput(a, f)
+	data, err := readInput(ctx, a, f)
+	if ctx.Err() != nil {
+		return err
+	}
 	if err != nil {
 		return cli.Usage(err)
 	}
@@ -158,10 +160,14 @@ func start(ctx context.Context, a *cli.App, c *cli.Client, request client.Reques
 		return err
 	}
 	if f.detach {
-		if err := publish(ctx); err != nil {
+		err := publish(ctx)
+		if err != nil && ctx.Err() != nil {
+			return fmt.Errorf("%w; if it was started all the same: %s", err, a.CommandLine("runs", "follow", r.Subject, "--agent", r.Agent))
+		}
+		if err != nil {
 			return err
 		}
-		err := a.Print(started{r.Subject, r.Agent}, func(w io.Writer) error {
+		err = a.Print(started{r.Subject, r.Agent}, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, r.Subject)
 			return err
 		})
@@ -230,7 +236,7 @@ type started struct {
 }
 
 // readInput is the data of the init event.
-func readInput(a *cli.App, f runFlags) (json.RawMessage, error) {
+func readInput(ctx context.Context, a *cli.App, f runFlags) (json.RawMessage, error) {
 	if f.input == "" { // the message was given
 		data, err := json.Marshal(map[string]string{"message": f.message})
 		return data, err
@@ -239,7 +245,7 @@ func readInput(a *cli.App, f runFlags) (json.RawMessage, error) {
 	var err error
 	if f.input == "-" {
 		from = "stdin"
-		data, err = io.ReadAll(a.In)
+		data, err = io.ReadAll(a.Input(ctx))
 	} else if path, ok := strings.CutPrefix(f.input, "@"); ok {
 		from = path
 		data, err = os.ReadFile(path)

@@ -97,18 +97,24 @@ func tagCommand(a *cli.App) *cobra.Command {
 
 // tagsIn reads what tags are to be: KEY=VALUE, or KEY- for one that is to go.
 func tagsIn(args []string) (map[string]*string, error) {
-	tags := map[string]*string{}
+	tags, given := map[string]*string{}, map[string]string{}
 	for _, arg := range args {
 		key, value, is := strings.Cut(arg, "=")
 		gone, goes := strings.CutSuffix(arg, "-")
 		switch {
 		case is:
-			tags[key] = &value
+			tags[key], given[key] = &value, value
 		case goes:
 			tags[gone] = nil
+			if err := wire.CheckTagKey(gone); err != nil {
+				return nil, cli.Usage(err)
+			}
 		default:
 			return nil, cli.Usagef("%q: want KEY=VALUE, or KEY- to take a tag away", arg)
 		}
+	}
+	if err := wire.CheckTags(given); err != nil {
+		return nil, cli.Usage(err)
 	}
 	return tags, nil
 }
@@ -141,7 +147,7 @@ func (h hold) carryOut(ctx context.Context, a *cli.App, c *cli.Client, s wire.Ru
 	heard, err := h.ask(ctx, c.Speaking(cli.Source), client.Run{Agent: s.Agent, Name: s.Run})
 	text := h.done
 	if !heard {
-		text = string(h.verb) + " requested; a worker has not handled it yet" + lookLater
+		text = string(h.verb) + " requested; a worker has not handled it yet" + lookLater(a)
 	}
 	return tell(a, err, held{s.Run, h.verb, heard}, text)
 }

@@ -23,7 +23,7 @@ func withStatus(ctx context.Context, a *cli.App, run string, do func(*cli.Client
 			return err
 		}
 		if !known {
-			return cli.NotThere(run)
+			return c.NotThere(run)
 		}
 		return do(c, status)
 	})

@@ -71,7 +71,7 @@ func purge(ctx context.Context, a *cli.App, c *cli.Client, run string) error {
 		return err
 	}
 	return a.Print(purged{run, true}, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "the history of %s is removed; agentd runs show has its tombstone\n", show.Line(run, show.LineMax))
+		_, err := fmt.Fprintf(w, "the history of %s is removed; what is left: %s\n", show.Line(run, show.LineMax), a.CommandLine("runs", "show", run))
 		return err
 	})
 }

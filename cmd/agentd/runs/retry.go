@@ -39,7 +39,7 @@ func retryCommand(a *cli.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.runs = args
 			if (len(args) > 0) == f.Given() {
-				return cli.Usagef("name the runs, or say which with --reason, --since or --agent")
+				return cli.Usagef("name the runs, or say which with --reason, --failed, --since, --agent or --tag")
 			}
 			return a.WithClient(cmd.Context(), func(c *cli.Client) error { return retryRuns(cmd.Context(), a, c, &f) })
 		},
@@ -133,16 +133,17 @@ func (l *retryList) add(r retried) error {
 		return nil
 	}
 	state := r.State
-	if state == requested {
-		state += lookLater
-	}
 	if r.Problem != "" {
 		state += ": " + show.Line(r.Problem, 200)
 	}
 	return l.next(state)
 }
 
+// end prints what is said once of all runs.
 func (l *retryList) end() error {
+	if slices.ContainsFunc(l.results, func(r retried) bool { return r.State == requested }) {
+		fmt.Fprintln(l.a.Err, "agentd: what is requested no worker has handled yet"+lookLater(l.a))
+	}
 	return l.a.Print(l.results, func(io.Writer) error { return nil })
 }
 

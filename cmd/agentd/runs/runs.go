@@ -153,7 +153,7 @@ func cancelCall(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus
 	done, err := c.Speaking(cli.Source).CancelCall(ctx, client.Run{Agent: s.Agent, Name: s.Run}, call, reason)
 	text := "cancelled"
 	if !done {
-		text = "cancel requested; the call had its result before, or a worker has not handled it yet (see agentd runs show)"
+		text = "cancel requested; the call had its result before, or a worker has not handled it yet; see: " + a.CommandLine("runs", "show", s.Run)
 	}
 	return tell(a, err, callCancelled{s.Run, call, done}, text)
 }
@@ -190,7 +190,7 @@ func cancel(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus, re
 		text = "cancel requested; the run has not begun, and the cancel waits two minutes for it"
 	}
 	if ctx.Err() != nil {
-		return tell(a, client.ErrStored, cancelled{s.Run, false}, text+lookLater)
+		return tell(a, client.ErrStored, cancelled{s.Run, false}, text+lookLater(a))
 	}
 	why, err := c.Refusal(ctx, wire.ControlCancel, s.Agent, wire.NewRunKey(s.Run), who, "")
 	if why != nil {
@@ -199,7 +199,7 @@ func cancel(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus, re
 	if err != nil && !cli.NotPermitted(err) {
 		return err
 	}
-	return tell(a, nil, cancelled{s.Run, false}, text+lookLater)
+	return tell(a, nil, cancelled{s.Run, false}, text+lookLater(a))
 }
 
 // notCancelled is what keeps a run from having been cancelled for which err was waited: it has ended otherwise, or nothing is known of it.

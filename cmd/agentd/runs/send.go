@@ -34,6 +34,7 @@ func sendCommand(a *cli.App) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&agent, "agent", "", "the run's agent (default: those of the configuration are asked)")
 	cmd.Flags().BoolVar(&urgent, "urgent", false, "the model reads it before the messages that wait and are not urgent")
+	cli.Narrow(cmd.Flags(), "agent")
 	return cmd
 }
 
@@ -43,7 +44,7 @@ func send(ctx context.Context, a *cli.App, c *cli.Client, agent string, urgent b
 		return err
 	}
 	if !known {
-		return cli.NotThere(run)
+		return c.NotThere(run)
 	}
 	if err := refusesMessage(c, status); err != nil {
 		return err
@@ -56,7 +57,7 @@ func send(ctx context.Context, a *cli.App, c *cli.Client, agent string, urgent b
 	heard, err := say(ctx, client.Run{Agent: status.Agent, Name: run}, text)
 	answer := "the run has the message"
 	if !heard {
-		answer = "sent; the run gets the message when a worker has handled it" + lookLater
+		answer = "sent; the run gets the message when a worker has handled it" + lookLater(a)
 	}
 	return tell(a, err, sent{run, heard}, answer)
 }
@@ -77,7 +78,7 @@ func tell(a *cli.App, err error, became any, text string) error {
 }
 
 // lookLater is where it says what became of a request that no worker has handled yet, and may refuse.
-const lookLater = " (if it is refused: agentd dlq list)"
+func lookLater(a *cli.App) string { return " (if it is refused: " + a.CommandLine("dlq", "list") + ")" }
 
 // sent is a message to a run; Heard says that the run has it.
 type sent struct {

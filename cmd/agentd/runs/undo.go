@@ -89,7 +89,7 @@ func undo(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus, name
 	}
 	var problem wire.Problem
 	if ended.Terminal == nil || json.Unmarshal(ended.Terminal.Data, &problem) != nil || len(problem.Undone) == 0 {
-		return sdk.Errorf(sdk.CodeInternal, "the end of run %s does not say what was undone; see agentd runs show %s", s.Run, show.ShellQuote(s.Run))
+		return sdk.Errorf(sdk.CodeInternal, "the end of run %s does not say what was undone; see: %s", s.Run, a.CommandLine("runs", "show", s.Run))
 	}
 	if err := printUndone(a, undone{s.Run, string(wire.ReasonUndone), problem.Undone}); err != nil {
 		return err
@@ -117,7 +117,7 @@ func printUndone(a *cli.App, u undone) error {
 		text := u.State
 		switch u.State {
 		case requested:
-			text = "requested; a worker takes the run up when one can" + lookLater
+			text = "requested; a worker takes the run up when one can" + lookLater(a)
 		case goingOn:
 			text = "going on; see " + a.CommandLine("runs", "follow", u.Run)
 		}

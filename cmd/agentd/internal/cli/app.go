@@ -47,7 +47,7 @@ const (
 	ExitUsage       = 2   // wrong flags, arguments or configuration
 	ExitRun         = 3   // the run ended with an error event
 	ExitFindings    = 4   // check, doctor or reconcile found what is not in order
-	ExitInterrupted = 130 // interrupted: what was followed goes on, and what was stored before is done
+	ExitInterrupted = 130 // interrupted before its work was done: what was followed goes on, and what was stored before is done
 )
 
 // program is what the command calls itself.
@@ -73,6 +73,22 @@ func (e *exitError) Error() string {
 }
 
 func (e *exitError) Unwrap() error { return e.cause }
+
+// interrupted is the error of a command whose context has ended, in the words of people.
+func interrupted(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return interruption{err}
+	}
+	return err // it was something else
+}
+
+type interruption struct{ error }
+
+func (e interruption) Error() string {
+	return strings.ReplaceAll(e.error.Error(), context.Canceled.Error(), "interrupted")
+}
+
+func (e interruption) Unwrap() error { return e.error }
 
 // Interrupted is the error of a command that was interrupted.
 func Interrupted(err error) error { return &exitError{ExitInterrupted, err} }
@@ -125,9 +141,11 @@ func Run(ctx context.Context, args []string, s Streams, commands ...func(*App) *
 		// Cobra refused the command line.
 		err = Usage(refusal(root, args, err))
 	}
-	err = withRemedy(err)
+	err = a.withRemedy(err)
 	if e, ok := errors.AsType[*exitError](err); ok {
 		code = e.code
+	} else if ctx.Err() != nil {
+		code, err = ExitInterrupted, interrupted(err)
 	} else if errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
 		code = ExitUsage
 	}
@@ -141,11 +159,11 @@ func Run(ctx context.Context, args []string, s Streams, commands ...func(*App) *
 func Root(commands ...func(*App) *cobra.Command) *cobra.Command { return (&App{}).root(commands) }
 
 // withRemedy says what to do about a server that was not provisioned, which any command can meet.
-func withRemedy(err error) error {
+func (a *App) withRemedy(err error) error {
 	if _, known := errors.AsType[*sdk.Error](err); known || !broker.NotProvisioned(err) {
 		return err
 	}
-	return sdk.Errorf(sdk.CodeConfig, "the server does not have a stream that this needs; run: agentd provision").WithCause(err)
+	return sdk.Errorf(sdk.CodeConfig, "the server does not have a stream that this needs; run: %s", a.CommandLine("provision")).WithCause(err)
 }
 
 // The output formats.
@@ -182,7 +200,6 @@ func (a *App) root(commands []func(*App) *cobra.Command) *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.Output, "output", "o", OutputText, "output format: text or json")
 	flags.StringVarP(&a.Config, "config", "c", defaultConfig, "configuration file")
-	Filled(flags, "config")
 	flags.StringVar(&a.Data, "data", "", "folder of the embedded server (default: AGENTD_DATA, else .agentd beside the configuration)")
 	flags.StringVar(&a.NATS, "nats", "", "NATS servers, such as nats://HOST:4222 (default: NATS_URL, else a running agentd dev)")
 	flags.StringVar(&a.redis, "redis", "", "Redis that keeps the runs, such as redis://HOST:6379/0 (default: REDIS_URL, else JetStream keeps them)")
@@ -193,6 +210,7 @@ func (a *App) root(commands []func(*App) *cobra.Command) *cobra.Command {
 		root.AddCommand(command(a))
 	}
 	a.complete(root)
+	fill(root)
 	return root
 }
 
@@ -201,6 +219,9 @@ func (a *App) complete(cmd *cobra.Command) {
 	if !cmd.Runnable() && cmd.HasParent() {
 		cmd.Args = cobra.NoArgs
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+	if cmd.HasParent() { // cobra itself looks whether there is such a command
+		cmd.Args = filledArgs(cmd.Args)
 	}
 	if do := cmd.RunE; do != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -215,7 +236,7 @@ func (a *App) complete(cmd *cobra.Command) {
 
 // Progress shows runs on a stream, which may be a terminal.
 func (a *App) Progress(w io.Writer) *show.Progress {
-	p := &show.Progress{W: w, Full: a.Verbose}
+	p := &show.Progress{W: w, Full: a.Verbose, Command: a.CommandLine}
 	if Columns(w) > 0 {
 		p.Columns = func() int { return Columns(w) }
 	}

@@ -95,6 +95,8 @@ const ConnectTimeout = 10 * time.Second
 type Client struct {
 	*broker.Conn
 	Config *config.Config
+	// CommandLine is that of the App.
+	CommandLine func(args ...string) string
 }
 
 // Client connects as a client. The caller closes the connection.
@@ -147,7 +149,7 @@ func (a *App) connect(ctx context.Context, cfg *config.Config, o broker.ConnectO
 	if err != nil {
 		return nil, err
 	}
-	return &Client{conn, cfg}, nil
+	return &Client{conn, cfg, a.CommandLine}, nil
 }
 
 // CloseAfter reports err, and what went wrong with closing.

@@ -3,30 +3,63 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"agentd/internal/strict"
 )
 
-// Narrow makes flags refuse an empty value. What they leave out would be in again where the variable of a script is not set.
+// Narrow has flags that leave something out say so when they are empty: it would be in again.
 func Narrow(flags *pflag.FlagSet, names ...string) {
-	fill(flags, errWide, names)
-}
-
-// Filled makes flags refuse an empty value that would be taken for one where the variable of a script is not set.
-func Filled(flags *pflag.FlagSet, names ...string) {
-	fill(flags, errEmpty, names)
-}
-
-func fill(flags *pflag.FlagSet, empty error, names []string) {
 	for _, name := range names {
 		f := flags.Lookup(name)
-		if f.Value = (filled{f.Value, empty}); f.DefValue == "[]" { // help would take it for a default of a type that it does not know
+		f.Value = filled{f.Value, errWide}
+	}
+}
+
+// texts are the types of flags that would take an empty text.
+var texts = []string{"string", "stringArray", "stringSlice", "stringToString"}
+
+// fill has the flags of a command, and of those below it, refuse an empty text, which is what the variable of a script is that is not set: it
+// would be taken for a flag that was not given.
+func fill(cmd *cobra.Command) {
+	one := func(f *pflag.Flag) {
+		if _, is := f.Value.(filled); !is && slices.Contains(texts, f.Value.Type()) {
+			f.Value = filled{f.Value, errEmpty}
+		}
+		if f.DefValue == "[]" { // help would take it for a default of a type that it does not know
 			f.DefValue = ""
 		}
+	}
+	cmd.Flags().VisitAll(one)
+	cmd.PersistentFlags().VisitAll(one)
+	for _, child := range cmd.Commands() {
+		fill(child)
+	}
+}
+
+// filledArgs is what checks arguments, and refuses empty ones for the same reason, but for those of another program, which is what follows -- in
+// the form of some commands.
+func filledArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if check != nil {
+			if err := check(cmd, args); err != nil {
+				return err
+			}
+		}
+		if dash := cmd.ArgsLenAtDash(); dash >= 0 && strings.Contains(cmd.Use, " -- ") {
+			args = args[:dash]
+		}
+		for n, arg := range args {
+			if strings.TrimSpace(arg) == "" {
+				return fmt.Errorf("argument %d is empty; %s", n+1, wantedForm(cmd))
+			}
+		}
+		return nil
 	}
 }
 

@@ -20,7 +20,7 @@ func (c *Client) Unknown(ctx context.Context, agent, run string) error {
 	if err := c.Gone(ctx, agent, run); err != nil {
 		return err
 	}
-	return NotThere(run)
+	return c.NotThere(run)
 }
 
 // Untold is Unknown where the store was not read: what lies there is not known to be lost.
@@ -28,7 +28,7 @@ func (c *Client) Untold(ctx context.Context, agent, run string) error {
 	if err := c.Over(ctx, agent, run); err != nil {
 		return err
 	}
-	return NotThere(run)
+	return c.NotThere(run)
 }
 
 // Gone is why a run that the store does not have does not begin any more: it is Over, or its journal is lost. Nil is a run that may begin yet.
@@ -139,7 +139,7 @@ func (c *Client) lost(ctx context.Context, run string) error {
 	}
 	if len(armed) > 0 {
 		return sdk.Errorf(sdk.CodeUnknownRun,
-			"the journal of run %q is lost: the run had begun, and nobody can go on with it; restore the store of runs, or end such runs: agentd reconcile", run)
+			"the journal of run %q is lost: the run had begun, and nobody can go on with it; restore the store of runs, or end such runs: %s", run, c.CommandLine("reconcile"))
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func (c *Client) Unbegun(ctx context.Context, agent string, asked error) string 
 	})
 	switch {
 	case err == nil && pause.Paused(): // not all may look
-		return show.Line(agent, show.LineMax) + " is paused; the run begins when it is resumed: agentd agents resume " + show.ShellQuote(agent)
+		return show.Line(agent, show.LineMax) + " is paused; the run begins when it is resumed: " + c.CommandLine("agents", "resume", agent)
 	case errors.Is(asked, &sdk.Error{Code: sdk.CodeUnavailable}):
 		return show.NoWorker(agent) + c.Meant(agent)
 	}
@@ -187,10 +187,10 @@ func (c *Client) CheckAgent(ctx context.Context, agent string) error {
 	if known {
 		return nil
 	}
-	return sdk.Errorf(sdk.CodeUnknownAgent, "the server has no consumers for agent %s%s", agent, cmp.Or(c.Meant(agent), "; correct the name, or run: agentd provision"))
+	return sdk.Errorf(sdk.CodeUnknownAgent, "the server has no consumers for agent %s%s", agent, cmp.Or(c.Meant(agent), "; correct the name, or run: "+c.CommandLine("provision")))
 }
 
 // NotThere is the error about a run of which nothing is known.
-func NotThere(run string) error {
-	return sdk.Errorf(sdk.CodeUnknownRun, "run %q does not exist, or no worker has begun it yet; see: agentd runs list", run)
+func (c *Client) NotThere(run string) error {
+	return sdk.Errorf(sdk.CodeUnknownRun, "run %q does not exist, or no worker has begun it yet; see: %s", run, c.CommandLine("runs", "list"))
 }

@@ -14,6 +14,18 @@ type Lines struct {
 	coming chan string
 }
 
+// Input is what comes from the standard input until ctx ends. A read from a terminal cannot be stopped: the goroutine that reads ends with the
+// process.
+func (a *App) Input(ctx context.Context) io.ReadCloser {
+	in, typed := io.Pipe()
+	go func() {
+		_, err := io.Copy(typed, a.In)
+		_ = typed.CloseWithError(err) // it never fails
+	}()
+	context.AfterFunc(ctx, func() { _ = typed.CloseWithError(ctx.Err()) }) // likewise
+	return in
+}
+
 // ReadLines returns the lines of an input.
 func ReadLines(in io.Reader) *Lines { return &Lines{in: bufio.NewScanner(in)} }
 

@@ -149,7 +149,7 @@ func (c *Client) shownRuns(ctx context.Context, f index.Filter, limit int) (foun
 func Head(ctx context.Context, store runner.Store, run string) (core.Entry, error) {
 	last, err := store.Head(ctx, wire.NewRunKey(run))
 	if errors.Is(err, runner.ErrNotFound) {
-		return core.Entry{}, NotThere(run)
+		return core.Entry{}, sdk.Errorf(sdk.CodeUnknownRun, "the store has no run %q", run)
 	}
 	if err != nil {
 		return core.Entry{}, err

@@ -19,8 +19,7 @@ func refusal(root *cobra.Command, args []string, err error) error {
 	err = inOwnWords(err)
 	switch {
 	case findErr == nil && strings.Contains(err.Error(), "arg(s)"):
-		use, _, _ := strings.Cut(cmd.UseLine(), " [flags]")
-		err = fmt.Errorf("want: %s", use)
+		err = errors.New(wantedForm(cmd))
 	case len(rest) > 0 && strings.HasPrefix(err.Error(), "unknown command"):
 		var known []string
 		for _, c := range cmd.Commands() {
@@ -31,6 +30,12 @@ func refusal(root *cobra.Command, args []string, err error) error {
 		}
 	}
 	return fmt.Errorf("%w\nsee: %s --help", err, commandPath(root, args))
+}
+
+// wantedForm says how a command is written.
+func wantedForm(cmd *cobra.Command) string {
+	use, _, _ := strings.Cut(cmd.UseLine(), " [flags]")
+	return "want: " + use
 }
 
 // commandPath is the command that args mean, such as "agentd runs show".

@@ -24,7 +24,9 @@ type answerer struct {
 	a        *cli.App
 	client   *client.Client
 	progress *show.Progress
-	run      Run
+	// aloud tells what somebody here has to do, also where no progress is shown.
+	aloud *show.Progress
+	run   Run
 	// answers are those left.
 	answers []string
 	// lines are what is typed; nil without a terminal.
@@ -123,9 +125,9 @@ func (d *answerer) reply(ctx context.Context, run client.Run, call client.Call) 
 		}
 		delete(d.unsent, call.Call)
 		if err != nil {
-			d.progress.Note(show.LabelError, err.Error())
+			d.aloud.Note(show.LabelError, err.Error())
 		} else if outcome.State == client.OutcomeRefused {
-			d.progress.Note(show.LabelError, "the run refused the answer: "+outcome.Refused)
+			d.aloud.Note(show.LabelError, "the run refused the answer: "+outcome.Refused)
 		}
 		if d.answered[call.Call] {
 			return nil
@@ -143,9 +145,13 @@ func (d *answerer) obtain(ctx context.Context, call client.Call) (answer string,
 	if err := json.Unmarshal(call.Asked, &q); err != nil {
 		q.Question = string(call.Asked)
 	}
-	d.progress.Ask(q.Question + q.Message) // it has one of them
+	tell := d.aloud
+	if len(d.answers) > 0 {
+		tell = d.progress
+	}
+	tell.Ask(q.Question + q.Message) // it has one of them
 	for _, s := range q.Suggestions {
-		d.progress.Note("", "- "+s)
+		tell.Note("", "- "+s)
 	}
 	if len(d.answers) > 0 {
 		answer, d.answers = d.answers[0], d.answers[1:]
@@ -154,7 +160,7 @@ func (d *answerer) obtain(ctx context.Context, call client.Call) (answer string,
 	if answer, ok := d.prompt(ctx, call.Type); ok || ctx.Err() != nil {
 		return answer, ok
 	}
-	d.progress.Note(show.LabelWaits, "for somebody to answer; for example: "+d.a.CommandLine("runs", "follow", d.run.Subject, "--answer", "TEXT"))
+	d.aloud.Note(show.LabelWaits, "for somebody to answer; for example: "+d.a.CommandLine("runs", "follow", d.run.Subject, "--answer", "TEXT"))
 	return "", false
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/broker"
 	"agentd/internal/show"
 	"agentd/sdk"
 	"agentd/sdk/client"
@@ -82,8 +83,9 @@ func TestAnswerer_KeepsAnAnswerUntilItIsTaken(t *testing.T) {
 			t.Parallel()
 			var printed bytes.Buffer
 			run := &asking{asks: c.asks}
+			progress := &show.Progress{W: &printed}
 			d := &answerer{
-				a: &cli.App{}, client: client.New(run, client.Options{}), progress: &show.Progress{W: &printed}, run: Run{Agent: "chat", Subject: "one"},
+				a: &cli.App{}, client: client.New(run, client.Options{}), progress: progress, aloud: progress, run: Run{Agent: "chat", Subject: "one"},
 				answers: c.answers, answered: map[string]bool{}, unsent: map[string]string{},
 			}
 			tries := 1
@@ -103,5 +105,26 @@ func TestAnswerer_KeepsAnAnswerUntilItIsTaken(t *testing.T) {
 				t.Errorf("printed %q, want %q", printed.String(), want)
 			}
 		})
+	}
+}
+
+// Who wants no progress is asked all the same, and told nothing of a question that was answered beforehand.
+func TestNew_QuietAsksWhatHasNoAnswer(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		answers []string
+		told    string
+	}{
+		{nil, "asks      Which?\nwaits     for somebody to answer; for example: agentd runs follow one --answer TEXT\n"},
+		{[]string{"Red"}, ""},
+	} {
+		var printed bytes.Buffer
+		run := &asking{}
+		a := &cli.App{Streams: cli.Streams{In: strings.NewReader(""), Err: &printed}}
+		d := New(a, &cli.Client{Conn: &broker.Conn{}}, Run{Agent: "chat", Subject: "one"}, Options{quiet: true, answers: c.answers}).desk
+		d.client = client.New(run, client.Options{})
+		if err := d.answer(t.Context()); err != nil || printed.String() != c.told || len(run.got) != len(c.answers) {
+			t.Errorf("%q given: told %q, and the run got %q, %v", c.answers, printed.String(), run.got, err)
+		}
 	}
 }

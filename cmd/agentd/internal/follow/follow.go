@@ -50,11 +50,13 @@ type follower struct {
 func New(a *cli.App, conn *cli.Client, run Run, o Options) *follower {
 	p := a.Progress(a.Err)
 	p.Quiet = map[string]bool{toolbox.AskQuestion: true, show.Turn: true}
+	aloud := p
 	if o.quiet {
+		aloud = a.Progress(a.Err)
 		p.W = io.Discard
 	}
 	d := &answerer{
-		a: a, client: conn.Speaking(cli.Source), progress: p, run: run, answers: o.answers,
+		a: a, client: conn.Speaking(cli.Source), progress: p, aloud: aloud, run: run, answers: o.answers,
 		lines: terminal(a), asked: make(chan struct{}, 1), answered: map[string]bool{}, unsent: map[string]string{},
 	}
 	return &follower{a: a, conn: conn, run: run, o: o, Progress: p, desk: d}
@@ -72,8 +74,10 @@ func (f *follower) Follow(ctx context.Context, begin func(context.Context) error
 		},
 		func() { f.Progress.Note("note", "the connection to NATS is back") },
 	)()
-	if err := begin(ctx); err != nil {
-		return errors.Join(err, following.Close())
+	bounded, cancel := f.bounded(ctx)
+	defer cancel()
+	if err := begin(bounded); err != nil {
+		return f.detached(ctx, bounded, errors.Join(err, following.Close()))
 	}
 	watching, stop := context.WithCancel(ctx)
 	var background sync.WaitGroup
@@ -85,25 +89,28 @@ func (f *follower) Follow(ctx context.Context, begin func(context.Context) error
 			f.desk.hear(l)
 		})
 	})
-	event, err := f.wait(ctx)
+	event, err := f.wait(bounded)
 	if err == nil {
 		f.awaitEnd(ctx, following)
 	}
 	stop()
 	background.Wait()
 	if err := errors.Join(err, following.Close()); err != nil {
-		return f.detached(ctx, err)
+		return f.detached(ctx, bounded, err)
 	}
 	return f.printResult(event)
 }
 
+// bounded is ctx for as long as the run is followed at most.
+func (f *follower) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if f.o.timeout > 0 {
+		return context.WithTimeout(ctx, f.o.timeout)
+	}
+	return context.WithCancel(ctx)
+}
+
 // wait returns the terminal event. Meanwhile the desk answers.
 func (f *follower) wait(ctx context.Context) (wire.Event, error) {
-	if f.o.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, f.o.timeout)
-		defer cancel()
-	}
 	working, stop := context.WithCancel(ctx)
 	var background sync.WaitGroup
 	background.Go(func() {
@@ -231,13 +238,13 @@ func (f *follower) awaitEnd(ctx context.Context, following *client.Following) {
 	}
 }
 
-// detached explains why following ended before the run.
-func (f *follower) detached(ctx context.Context, err error) error {
+// detached explains why following ended before the run; bounded is ctx for as long as it might take.
+func (f *follower) detached(ctx, bounded context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		fmt.Fprintf(f.a.Err, "\ndetached; %s\n", f.next(context.WithoutCancel(ctx)))
 		return cli.Exit(cli.ExitInterrupted)
-	case errors.Is(err, context.DeadlineExceeded):
+	case bounded.Err() != nil:
 		return fmt.Errorf("no end after %s; %s", f.o.timeout, f.next(ctx))
 	}
 	return err
@@ -308,7 +315,6 @@ func resultText(data json.RawMessage) string {
 func AddFlags(cmd *cobra.Command, o *Options) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.answers, "answer", nil, "answer to the next question of the run (repeatable)")
-	cli.Filled(flags, "answer")
 	cli.DurationVar(flags, &o.timeout, "timeout", 0, "stop following after this long, such as 30s (0: never)")
-	flags.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
+	flags.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress, but for questions that nobody has answered")
 }
