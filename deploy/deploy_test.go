@@ -16,19 +16,17 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/broker/embedded"
-
-	"agentd/sdk/wire"
-
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"go.uber.org/goleak"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/embedded"
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/internal/telemetry"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 	"agentd/sdk/worker"
 	"agentd/test/poll"
 	"agentd/test/ports"

@@ -13,12 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/signature"
-
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/broker"
 	"agentd/internal/broker/streams"
 	"agentd/internal/requests"
+	"agentd/internal/signature"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 	"agentd/test/poll"

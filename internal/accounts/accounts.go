@@ -7,10 +7,9 @@ import (
 	"fmt"
 	"strings"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker/provision"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Role is what a user is there for.

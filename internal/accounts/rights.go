@@ -4,12 +4,11 @@ import (
 	"slices"
 	"strings"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
 	"agentd/internal/broker/provision"
 	"agentd/internal/broker/streams"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // rights makes the users' rights.

@@ -9,13 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"agentd/internal/signature"
-
-	"agentd/sdk/wire"
-
 	"agentd/internal/expression"
+	"agentd/internal/signature"
 	"agentd/internal/toolpattern"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Options are what a policy needs of its surroundings.

@@ -27,10 +27,9 @@ package audit
 import (
 	"fmt"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Violation is something that must not have happened.

@@ -7,11 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/audit"
 	"agentd/internal/core"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 const (

@@ -3,10 +3,9 @@ package audit
 import (
 	"slices"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Committed tells that the next entry of a run's journal is durable, with its blobs put back and the digest of its bytes.

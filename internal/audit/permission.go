@@ -6,10 +6,9 @@ import (
 	"encoding/json"
 	"slices"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // request is a permission request of a run.

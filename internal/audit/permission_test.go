@@ -5,11 +5,10 @@ import (
 	"slices"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/audit"
 	"agentd/internal/core"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // decision is one story of a call that needs permission: what bob sent when, and what became of it in the journal.

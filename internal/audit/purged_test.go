@@ -6,11 +6,10 @@ import (
 	"slices"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/audit"
 	"agentd/internal/core"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // tombstone is that of the run as told so far, after alter had a hand in it.

@@ -4,9 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
+	"agentd/sdk/wire"
 )
 
 // Removed tells that an input was acked.

@@ -3,10 +3,9 @@ package audit
 import (
 	"slices"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // waits checks that a run which waits will be woken in time, by a timer that was armed, and one that goes on while calls are open too.

@@ -13,17 +13,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"agentd/internal/address"
 	"agentd/internal/broker/gather"
 	"agentd/internal/broker/leader"
 	"agentd/internal/broker/streams"
 	"agentd/internal/clock"
-	"agentd/sdk/wire"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // minServer is the oldest server with scheduled messages.

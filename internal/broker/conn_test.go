@@ -8,10 +8,8 @@ import (
 	"testing"
 
 	"agentd/internal/broker/embedded"
-
-	"agentd/sdk/wire"
-
 	"agentd/sdk"
+	"agentd/sdk/wire"
 	"agentd/test/ports"
 )
 

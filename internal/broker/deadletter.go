@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -18,6 +16,7 @@ import (
 	"agentd/internal/broker/streams"
 	"agentd/internal/clip"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Headers of dead letters (docs/wire.md, "Dead letters").

@@ -7,13 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/broker/streams"
-	"agentd/sdk/wire"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 
+	"agentd/internal/broker/streams"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // post stores a message of the zone's own and returns it as a delivery.

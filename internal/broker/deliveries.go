@@ -8,13 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/broker/leader"
 	"agentd/internal/broker/streams"
+	"agentd/sdk/wire"
 )
 
 // LastDelivery returns the last message on a subject as it was delivered, or nil. Settling it means nothing.

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"agentd/internal/broker/embedded"
-
 	"github.com/nats-io/nats.go"
+
+	"agentd/internal/broker/embedded"
 )
 
 // cutting is a server whose connections are cut, while that is on, whenever a client asks for an answer to a ping: the client's own pings

@@ -9,14 +9,13 @@ import (
 	"sync"
 	"time"
 
-	"agentd/internal/broker/streams"
-	"agentd/internal/retry"
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"agentd/internal/broker/streams"
+	"agentd/internal/retry"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // following is how Follow looks again for what it did not hear of.

@@ -11,10 +11,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker/streams"
 	"agentd/internal/retry"
+	"agentd/sdk/wire"
 )
 
 func (c *Conn) leaseSubject(name string) string {

@@ -9,11 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"agentd/sdk"
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
+
+	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Live sends a live event to whoever listens now. It is lossy: a client that falls behind asks for what it missed.

@@ -10,16 +10,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+
 	"agentd/internal/broker/embedded"
 	"agentd/internal/broker/provision"
 	"agentd/internal/broker/streams"
 	"agentd/sdk"
-
 	"agentd/sdk/wire"
 	"agentd/test/poll"
-
-	"github.com/nats-io/nats.go"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

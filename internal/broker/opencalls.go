@@ -4,10 +4,10 @@ import (
 	"context"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"agentd/internal/broker/streams"
 	"agentd/sdk/wire"
-
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // OpenCall is a call that nobody has answered, as far as the streams tell.

@@ -8,15 +8,14 @@ import (
 	"strings"
 	"time"
 
-	"agentd/internal/broker/leader"
-	"agentd/internal/days"
-	"agentd/internal/retry"
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"agentd/internal/broker/leader"
+	"agentd/internal/days"
+	"agentd/internal/retry"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Headers of messages.

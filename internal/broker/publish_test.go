@@ -7,15 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/internal/broker/embedded"
-	"agentd/internal/broker/streams"
-
-	"agentd/sdk/wire"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 
+	"agentd/internal/broker/embedded"
+	"agentd/internal/broker/streams"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 	"agentd/test/ports"
 )
 

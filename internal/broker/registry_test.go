@@ -8,15 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/broker/embedded"
-
-	"agentd/sdk/wire"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"agentd/internal/broker/embedded"
 	"agentd/internal/contracts"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // booking is a contract with one version, whose input has a property of the given name.

@@ -9,9 +9,7 @@ import (
 
 	"agentd/internal/broker/embedded"
 	"agentd/internal/broker/streams"
-
 	"agentd/sdk/wire"
-
 	"agentd/test/ports"
 )
 

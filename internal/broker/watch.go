@@ -8,15 +8,14 @@ import (
 	"sync"
 	"time"
 
-	"agentd/internal/broker/leader"
-	"agentd/internal/broker/streams"
-	"agentd/internal/retry"
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"agentd/internal/broker/leader"
+	"agentd/internal/broker/streams"
+	"agentd/internal/retry"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Watch reads a zone's messages on the filters in order, from the beginning, without consuming them, until handle returns false or ctx

@@ -8,16 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/broker/embedded"
-	"agentd/internal/broker/streams"
-
-	"agentd/sdk/wire"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"agentd/internal/broker/embedded"
+	"agentd/internal/broker/streams"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 	"agentd/test/ports"
 )
 

@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 
+	"agentd/internal/broker"
+	"agentd/internal/broker/buckets"
 	"agentd/internal/index/find"
 	"agentd/internal/reconcile"
 	"agentd/internal/state"
 	"agentd/sdk/wire"
-
-	"agentd/internal/broker"
-	"agentd/internal/broker/buckets"
 )
 
 // Live implements Runs on a broker.

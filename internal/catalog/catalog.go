@@ -12,12 +12,11 @@ import (
 	"sync"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/approval"
 	"agentd/internal/contracts"
 	"agentd/internal/runner"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // SpecStore finds the specs of runs that started with an agent as it no longer is, and keeps the embeddings of tools beside them. It is part of runner.Store.

@@ -6,11 +6,10 @@ import (
 	"maps"
 	"slices"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // version is a compiled agent, with the dataschemas of its tools whose contracts are from the registry, by the tool's name.

@@ -4,10 +4,9 @@ import (
 	"slices"
 
 	"agentd/internal/spelling"
-	"agentd/sdk/wire"
-
 	"agentd/internal/strict"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // domain notes that a domain is named, by a service or a permission policy. checkDomains says whether it may be.

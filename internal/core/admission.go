@@ -7,9 +7,8 @@ import (
 	"strings"
 
 	"agentd/internal/clip"
-	"agentd/sdk/wire"
-
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Admission says what becomes of every call of a reply, and is decided once: Admit makes it, whoever drives the run has the

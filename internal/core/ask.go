@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"agentd/sdk/wire"
-
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // MaxAsks bounds the questions of one call: each is a call of the head until the round closes.

@@ -7,9 +7,8 @@ import (
 	"slices"
 
 	"agentd/internal/clip"
-	"agentd/sdk/wire"
-
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // ContextProvider is a service that is asked for a section of the prompt before model calls.

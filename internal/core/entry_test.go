@@ -10,13 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/internal/milestone"
-	"agentd/sdk/wire"
-
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/core"
+	"agentd/internal/milestone"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // recorded are the entries of the journals in test/replay.

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"slices"
 
-	"agentd/sdk/wire"
-
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // LayoutVersion is the greatest V of heads and entries that this code writes and reads. What a version before would get wrong

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"agentd/sdk/wire"
-
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // How Step refuses an input. The head stays as it was.

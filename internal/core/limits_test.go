@@ -7,10 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // begun is a run that its driver works on.

@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"agentd/sdk/wire"
-
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Decides reports whether a message to the address answers a request for somebody's decision: on a call, or on a plan.

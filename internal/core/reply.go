@@ -6,9 +6,8 @@ import (
 	"slices"
 
 	"agentd/internal/clip"
-	"agentd/sdk/wire"
-
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 func (t *transition) replied(ev Replied) error {

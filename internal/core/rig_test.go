@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"strings"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/internal/milestone"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // epoch is when all runs of these tests begin, in Unix milliseconds; second and minute are durations of that unit.

@@ -7,9 +7,8 @@ import (
 	"slices"
 
 	"agentd/internal/clip"
-	"agentd/sdk/wire"
-
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // close gives the call its one result.

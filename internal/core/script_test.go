@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // script plays the inputs of a transcript.

@@ -3,9 +3,8 @@ package core
 import (
 	"slices"
 
-	"agentd/sdk/wire"
-
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Note is a message for the model that is not said yet, because calls are open or a model call is in progress.

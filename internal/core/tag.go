@@ -3,9 +3,8 @@ package core
 import (
 	"slices"
 
-	"agentd/sdk/wire"
-
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // maxTagged is how many messages about its tags a run remembers, so that one which comes twice counts once.

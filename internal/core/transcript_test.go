@@ -10,14 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/internal/milestone"
-	"agentd/sdk/wire"
-
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
 	"agentd/internal/core"
+	"agentd/internal/milestone"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 var (

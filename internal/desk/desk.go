@@ -10,15 +10,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"agentd/internal/requests"
-
-	"agentd/sdk/client"
-
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
 	"agentd/internal/contracts"
+	"agentd/internal/requests"
 	"agentd/sdk"
+	"agentd/sdk/client"
+	"agentd/sdk/wire"
 )
 
 // Options are what a desk is made of.

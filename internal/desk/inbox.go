@@ -11,12 +11,10 @@ import (
 	"sync"
 	"time"
 
-	"agentd/internal/requests"
-
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
+	"agentd/internal/requests"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 const (

@@ -7,13 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"agentd/internal/requests"
-
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
 	"agentd/internal/clip"
+	"agentd/internal/requests"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 const (

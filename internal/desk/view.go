@@ -7,10 +7,8 @@ import (
 	"strings"
 
 	"agentd/internal/requests"
-
-	"agentd/sdk/wire"
-
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // View is requests.Detail for somebody who is going to see it: that they are is recorded in the run's journal, once for each principal

@@ -5,10 +5,9 @@ import (
 	"encoding/json"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
 	"agentd/internal/broker/streams"
+	"agentd/sdk/wire"
 )
 
 // Call is a call that a test answers by hand, in the place of a service or a person.

@@ -4,10 +4,9 @@ import (
 	"context"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
 	"agentd/internal/broker/streams"
+	"agentd/sdk/wire"
 )
 
 // DeadLetter is a message that could not be handled.

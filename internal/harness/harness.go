@@ -16,17 +16,15 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/broker/embedded"
-
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
+	"agentd/internal/broker/embedded"
 	"agentd/internal/broker/provision"
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/internal/telemetry"
 	"agentd/internal/worker"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Patience is how long anything may take, unless Options or the environment say otherwise.

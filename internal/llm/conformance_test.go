@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"agentd/internal/llm"
 	"agentd/internal/llm/mockllm"
 	"agentd/sdk"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 const secretKey = "my-secret-key"

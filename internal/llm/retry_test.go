@@ -7,10 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"agentd/internal/llm"
 	"agentd/sdk"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // step is what a scripted provider does when it is asked once.

@@ -7,9 +7,8 @@ import (
 	"strings"
 
 	"agentd/internal/clip"
-	"agentd/sdk/wire"
-
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // inputRequired is a result that asks for something first (protocol 2026-07-28).

@@ -4,11 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
 	"agentd/internal/broker/streams"
 	"agentd/internal/core"
+	"agentd/sdk/wire"
 )
 
 const (

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 	"agentd/test/poll"
 )
 

@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker/streams"
+	"agentd/sdk/wire"
 )
 
 // wholeList is up to how many subjects of a stream are listed all at once, not one partition after the other.

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/broker/streams"
@@ -14,6 +12,7 @@ import (
 	"agentd/internal/reconcile"
 	"agentd/internal/worker"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // lose begins runs, wipes the Redis that keeps them, and returns the runs with their ends as they should be.

@@ -7,12 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/outbox"
 	"agentd/internal/runner"
+	"agentd/sdk/wire"
 )
 
 // orphans examines the calls that runs of a partition have on the broker. known are the partition's runs by token.

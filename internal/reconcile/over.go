@@ -8,13 +8,12 @@ import (
 	"slices"
 	"time"
 
-	"agentd/sdk"
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
 	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/runner"
+	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Over reports whether a run has been done for so long, now being in Unix milliseconds, that nobody makes or gives up its calls again.

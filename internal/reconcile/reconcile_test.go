@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/broker/streams"
@@ -16,6 +14,7 @@ import (
 	"agentd/internal/reconcile"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 // stores are the ways to keep runs.

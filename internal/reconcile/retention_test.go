@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/broker/streams"
@@ -14,6 +12,7 @@ import (
 	"agentd/internal/reconcile"
 	"agentd/internal/runner"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 const day = 24 * time.Hour

@@ -12,14 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/broker/embedded"
-	"agentd/test/killed"
-
-	"agentd/sdk/wire"
-
 	"go.uber.org/goleak"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/embedded"
 	"agentd/internal/broker/provision"
 	"agentd/internal/broker/streams"
 	"agentd/internal/harness"
@@ -30,6 +26,8 @@ import (
 	"agentd/internal/worker"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
+	"agentd/test/killed"
 	"agentd/test/setback"
 )
 

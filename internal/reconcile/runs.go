@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"slices"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
 	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/outbox"
 	"agentd/internal/runner"
+	"agentd/sdk/wire"
 )
 
 // page is how many runs are read at once: each comes with its last entry.

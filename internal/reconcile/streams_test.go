@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"strings"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/redis/go-redis/v9"
 
 	"agentd/internal/broker"
 	"agentd/internal/broker/streams"
 	"agentd/internal/runner"
+	"agentd/sdk/wire"
 )
 
 // settled waits until workers have acked all that is on the broker.

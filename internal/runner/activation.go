@@ -9,11 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/internal/outbox"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // activation is one worker handling one message for a run. It is used by one goroutine.

@@ -5,12 +5,11 @@ import (
 	"encoding/json"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/internal/judge"
 	"agentd/internal/prompt"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Agent is a compiled agent spec: the core's view of it and what the shell needs to carry its actions out. It must not

@@ -4,9 +4,8 @@ import (
 	"container/list"
 	"sync"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
+	"agentd/sdk/wire"
 )
 
 // cache keeps the state of runs that this worker drove and that wait, so that the next activation reads only what is new. A

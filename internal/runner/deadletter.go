@@ -5,10 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // corrupt turns an unreadable journal into a dead letter, so that the worker goes on. A run that this activation drives

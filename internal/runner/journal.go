@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"agentd/internal/core"
 	"agentd/internal/retry"
 	"agentd/sdk/wire"
-
-	"agentd/internal/core"
 )
 
 // largeEntry is the size in bytes above which sections of an entry move to blobs. It leaves room below MaxEntry.

@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"slices"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/internal/toolpattern"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // hookEffects are what hooks do from one entry to the next. Nothing of it counts before that entry is durable.

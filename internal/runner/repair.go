@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
+	"agentd/sdk/wire"
 )
 
 // Repair carries out again what a run waits for, from its journal as it is now. agent is the token of the run's agent. It

@@ -21,11 +21,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"agentd/internal/retry"
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
+	"agentd/internal/retry"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Message is a decoded delivery for a run.

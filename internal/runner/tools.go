@@ -6,11 +6,10 @@ import (
 	"errors"
 	"fmt"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/internal/excerpt"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // runTools runs inline tools concurrently. Those that may run at most once are first committed as begun.

@@ -6,9 +6,8 @@ import (
 	"encoding/json"
 
 	"agentd/internal/prompt"
-	"agentd/sdk/wire"
-
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // forSummary is the purpose of a model call whose reply does not belong to the conversation.

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
+	"agentd/sdk/wire"
 )
 
 // messageVoided is why a run ends that answers a call which was voided.

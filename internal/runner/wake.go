@@ -7,9 +7,8 @@ import (
 	"slices"
 	"sync"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
+	"agentd/sdk/wire"
 )
 
 // Why work of a driver is interrupted.

@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 func signedDecision(t *testing.T) (wire.Event, Keys) {

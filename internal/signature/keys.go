@@ -9,9 +9,8 @@ import (
 	"fmt"
 	"os"
 
-	"agentd/sdk/wire"
-
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Keys are the public keys whose signatures count, by domain.

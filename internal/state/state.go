@@ -8,10 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/runner"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Store is a runner.Store that can also forget runs. Purge and Remove may be repeated, and a crash in the middle of either

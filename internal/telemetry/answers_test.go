@@ -3,14 +3,13 @@ package telemetry_test
 import (
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 // answered are the histograms of agentd.call.duration by type and outcome: how many attempts, and their seconds.

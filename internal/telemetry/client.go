@@ -4,9 +4,9 @@ import (
 	"context"
 	"os"
 
-	"agentd/sdk/wire"
-
 	"go.opentelemetry.io/otel/trace"
+
+	"agentd/sdk/wire"
 )
 
 // Client begins the span of whoever starts the run of an init event, and puts the event into its trace. Its parent is what

@@ -6,9 +6,8 @@ import (
 	"sync"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/telemetry"
+	"agentd/sdk/wire"
 )
 
 func TestStart_SendsWhereTheEnvironmentSays(t *testing.T) {

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
@@ -17,6 +15,7 @@ import (
 	"agentd/internal/prompt"
 	"agentd/internal/runner"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Observer watches a runner; nil when telemetry is off.

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
@@ -15,6 +13,7 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/runner"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Publisher shows what p publishes.

@@ -4,13 +4,12 @@ import (
 	"context"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Serve begins to handle a call of a service: a span below the one that the call's event names. The returned context has it,

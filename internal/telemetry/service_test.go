@@ -3,12 +3,11 @@ package telemetry_test
 import (
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"agentd/internal/telemetry"
+	"agentd/sdk/wire"
 )
 
 func traced(t *testing.T) (*telemetry.Telemetry, *tracetest.InMemoryExporter) {

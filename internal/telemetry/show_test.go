@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/codes"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
@@ -21,6 +19,7 @@ import (
 	"agentd/internal/runner"
 	"agentd/internal/telemetry"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 func TestRedact_HidesSecretsAndNothingElse(t *testing.T) {

@@ -7,16 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/broker/embedded"
-
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
+	"agentd/internal/broker/embedded"
 	"agentd/internal/broker/provision"
 	"agentd/internal/state/memory"
 	"agentd/internal/worker"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 func TestReady_NeedsTheConsumers(t *testing.T) {

@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // publisher is the connection, which also dead-letters an event that finds another one on its subject.

@@ -8,12 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"agentd/internal/milestone"
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
 	"agentd/internal/core"
+	"agentd/internal/milestone"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // queryTimeout bounds the work for one query.

@@ -9,12 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker/streams"
 	"agentd/internal/contracts"
 	"agentd/internal/retry"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // response is the event that answers a call: with what the handler returned, or with an error. What it returned may have code of its own,

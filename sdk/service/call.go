@@ -7,14 +7,13 @@ import (
 	"sync"
 	"time"
 
-	"agentd/sdk/wire"
-
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	jsonv1 "github.com/go-json-experiment/json/v1"
 
 	"agentd/internal/broker"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Call is what a handler may know of a call beside its data.

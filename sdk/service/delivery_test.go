@@ -9,14 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/broker/embedded"
-
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go"
 
+	"agentd/internal/broker/embedded"
 	"agentd/internal/broker/streams"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // gate is a handler that waits to be let through.

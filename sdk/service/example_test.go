@@ -8,15 +8,13 @@ import (
 	"log/slog"
 	"os"
 
-	"agentd/internal/broker/embedded"
-
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
+	"agentd/internal/broker/embedded"
 	"agentd/internal/broker/provision"
 	"agentd/internal/broker/streams"
 	"agentd/sdk"
 	"agentd/sdk/service"
+	"agentd/sdk/wire"
 )
 
 const weatherContract = `

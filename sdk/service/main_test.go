@@ -11,17 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/broker/embedded"
-
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/embedded"
 	"agentd/internal/broker/provision"
 	"agentd/internal/broker/streams"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 	"agentd/test/poll"
 )
 

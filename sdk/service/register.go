@@ -7,12 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"agentd/internal/retry"
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
 	"agentd/internal/contracts"
+	"agentd/internal/retry"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // registering is how long after a service could not be registered that is tried again: each time later, because a broker that

@@ -11,12 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
 	"agentd/internal/broker/streams"
 	"agentd/internal/contracts"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // errVoided is why a call's context ended: nobody waits for the call any more.

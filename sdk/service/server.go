@@ -12,13 +12,11 @@ import (
 	"sync"
 	"time"
 
-	"agentd/internal/broker/datafolder"
-
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
+	"agentd/internal/broker/datafolder"
 	"agentd/internal/broker/streams"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // InProcess is a NATS server in this process.

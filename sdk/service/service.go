@@ -10,10 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/contracts"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Defaults of a service.

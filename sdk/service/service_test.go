@@ -10,12 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 func TestService_AnswersACall(t *testing.T) {

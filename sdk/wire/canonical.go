@@ -10,11 +10,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"agentd/internal/clip"
 	"agentd/internal/jsonread"
 	"agentd/sdk"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 const (

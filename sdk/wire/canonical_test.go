@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/sdk"
-
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"agentd/sdk"
 )
 
 func TestCanonicalize_RFC8785(t *testing.T) {

@@ -14,10 +14,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"agentd/internal/jsonread"
 	"agentd/sdk"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 const messageRefused = "message is not an event of this wire"

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk"
-
 	"github.com/google/go-cmp/cmp"
+
+	"agentd/sdk"
 )
 
 // least is the structured form of the least event, with more members put in.

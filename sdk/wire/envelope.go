@@ -14,9 +14,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"agentd/sdk"
-
 	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/sdk"
 )
 
 const (

@@ -10,10 +10,10 @@ import (
 	"time"
 	"unicode"
 
-	"agentd/sdk"
-
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"agentd/sdk"
 )
 
 // fullEvent has a value in every attribute.

@@ -4,12 +4,11 @@ import (
 	"encoding/json"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	cloudevents "github.com/cloudevents/sdk-go/v2"
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 func TestLive_IsACloudEvent(t *testing.T) {

@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/sdk"
-
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"agentd/sdk"
 )
 
 var nameGenerator = rapid.StringMatching(`[A-Za-z0-9][A-Za-z0-9_-]{0,30}(\.[A-Za-z0-9_-]{1,30}){0,2}`)

@@ -5,9 +5,9 @@ import (
 	"math"
 	"testing"
 
-	"agentd/sdk"
-
 	"pgregory.net/rapid"
+
+	"agentd/sdk"
 )
 
 func TestParseUnits(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk"
-
 	"github.com/google/go-cmp/cmp"
+
+	"agentd/sdk"
 )
 
 var update = flag.Bool("update", false, "recompute the answers in testdata from its questions")

@@ -11,10 +11,6 @@ import (
 	"strconv"
 	"time"
 
-	"agentd/internal/finding"
-	"agentd/internal/retry"
-	"agentd/sdk/wire"
-
 	"agentd/internal/answers"
 	"agentd/internal/approval"
 	"agentd/internal/broker"
@@ -22,13 +18,16 @@ import (
 	"agentd/internal/broker/streams"
 	"agentd/internal/catalog"
 	"agentd/internal/contracts"
+	"agentd/internal/finding"
 	"agentd/internal/llm"
+	"agentd/internal/retry"
 	"agentd/internal/runner"
 	"agentd/internal/state/redisstore"
 	"agentd/internal/state/sealed"
 	"agentd/internal/telemetry"
 	"agentd/internal/worker"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Login is how a worker shows NATS who it is, and how it knows the server: all are paths of files. Creds has credentials, NKey the

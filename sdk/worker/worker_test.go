@@ -15,16 +15,14 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/broker/embedded"
-
-	"agentd/sdk/wire"
-
 	"go.uber.org/goleak"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/embedded"
 	"agentd/sdk"
 	"agentd/sdk/client"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 	"agentd/sdk/worker"
 	"agentd/test/ports"
 )

@@ -7,12 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"agentd/sdk/client"
-	"agentd/sdk/wire"
-
 	"agentd/internal/bench"
 	"agentd/internal/desk"
 	"agentd/sdk"
+	"agentd/sdk/client"
+	"agentd/sdk/wire"
 )
 
 const (

@@ -9,12 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
 	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // bossDomain is asked when nobody decides in the first domain.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"agentd/sdk/wire"
-
 	"agentd/test/cluster"
 )
 

@@ -13,10 +13,9 @@ import (
 	"syscall"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
 	"agentd/internal/broker/streams"
+	"agentd/sdk/wire"
 	"agentd/test/proxy"
 )
 

@@ -7,14 +7,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/handler"
 	"agentd/internal/runner"
 	"agentd/internal/state"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // activity is what the ports know of one delivery, in its context.

@@ -13,15 +13,13 @@ import (
 	"syscall"
 	"time"
 
-	"agentd/internal/broker/embedded"
-
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
+	"agentd/internal/broker/embedded"
 	"agentd/internal/core"
 	"agentd/internal/reconcile"
 	"agentd/internal/worker"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // roleVariable holds the role of a child process as JSON; without it the process is the driver.

@@ -8,11 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
 	"agentd/internal/broker/streams"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // services answer calls: mostly at once, now and then late, twice with different contents, or never. They are clients of

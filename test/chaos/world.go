@@ -17,13 +17,12 @@ import (
 	"sync"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
 	"agentd/internal/broker/provision"
 	"agentd/internal/broker/streams"
 	"agentd/internal/runner"
 	"agentd/internal/worker"
+	"agentd/sdk/wire"
 	"agentd/test/cluster"
 	"agentd/test/ports"
 	"agentd/test/proxy"

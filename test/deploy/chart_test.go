@@ -13,8 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"github.com/google/go-cmp/cmp"
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"helm.sh/helm/v4/pkg/chart/common"
@@ -32,6 +30,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"agentd/internal/broker/streams"
+	"agentd/sdk/wire"
 )
 
 // scaledObject is KEDA's, as far as the chart uses it. Its own types need a hundred modules.

@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"strings"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/llm/mockllm"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 	"agentd/test/e2e/recorded"
 )
 

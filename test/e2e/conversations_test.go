@@ -14,13 +14,12 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/llm/mockllm"
 	"agentd/internal/runner"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 	"agentd/test/e2e/recorded"
 )
 

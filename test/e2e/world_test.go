@@ -15,13 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/broker/datafolder"
-
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
+	"agentd/internal/broker/datafolder"
 	"agentd/internal/state/redistest"
 	"agentd/internal/worker"
+	"agentd/sdk/wire"
 )
 
 // world starts the processes of a scenario and stops them with the test.

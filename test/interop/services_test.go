@@ -6,12 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go"
 
 	"agentd/internal/harness"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // wantForecasts are the results of calls for Bern, Oslo and Atlantis.

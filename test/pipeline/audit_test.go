@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -19,6 +17,7 @@ import (
 	"agentd/internal/runner"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 // auditAll audits a system until it has come to rest, and returns what was violated then.

@@ -8,14 +8,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/sdk"
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
 	"agentd/internal/broker/streams"
 	"agentd/internal/harness"
 	"agentd/internal/reconcile"
 	"agentd/internal/worker"
+	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // readVoids has every service read what there is for it.

@@ -4,14 +4,13 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go"
 
 	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 // An event that finds another one on its subject is not lost: it is among the dead letters, and its run goes on.

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/redis/go-redis/v9"
@@ -23,6 +21,7 @@ import (
 	"agentd/internal/worker"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 // vandal damages what a store holds of a run.

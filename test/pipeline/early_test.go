@@ -6,13 +6,12 @@ import (
 	"slices"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 	"agentd/test/poll"
 )
 

@@ -8,12 +8,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 	"agentd/test/peak"
 )
 

@@ -14,10 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/harness"
-
 	"agentd/internal/broker"
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/internal/runner"
 	"agentd/internal/worker"
 	"agentd/sdk"

@@ -4,17 +4,16 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/internal/milestone"
-	"agentd/sdk/wire"
-
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/broker"
 	"agentd/internal/harness"
+	"agentd/internal/milestone"
 	"agentd/internal/runner"
 	"agentd/internal/state/storetest"
 	"agentd/sdk"
 	"agentd/sdk/client"
+	"agentd/sdk/wire"
 )
 
 // following collects what one client sees of a run.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/redis/go-redis/v9"
 
 	"agentd/internal/broker"

@@ -9,14 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/harness"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
 	"agentd/internal/broker"
 	"agentd/internal/broker/streams"
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/internal/runner"
 	"agentd/internal/state/redisstore"
 	"agentd/internal/state/redistest"

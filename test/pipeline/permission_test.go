@@ -7,16 +7,14 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/internal/signature"
-
-	"agentd/sdk/wire"
-
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/core"
 	"agentd/internal/harness"
+	"agentd/internal/signature"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 // asking is the policy that asks for the tools, under terms.

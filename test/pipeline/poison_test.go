@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/broker"
@@ -16,6 +14,7 @@ import (
 	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 // A run that kills whoever works on it ends with an error, and what it was started with is kept for an operator. One that is retried is

@@ -8,12 +8,11 @@ import (
 	"strconv"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 // sums is the contract of calc.add with the given versions, whose input differs: each has a property of its own name.

@@ -5,13 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/audit/live"
 	"agentd/internal/broker/streams"
 	"agentd/internal/harness"
 	"agentd/internal/reconcile"
 	"agentd/internal/worker"
+	"agentd/sdk/wire"
 )
 
 // purge removes the histories of all runs that are done, as if they had been for longer than they are kept.

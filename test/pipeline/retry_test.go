@@ -5,12 +5,11 @@ import (
 	"encoding/json"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 func TestRetry_ServiceIsAskedAgainUntilItAnswers(t *testing.T) {

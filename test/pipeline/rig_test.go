@@ -7,17 +7,15 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/broker/embedded"
-
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
+	"agentd/internal/broker/embedded"
 	"agentd/internal/broker/provision"
 	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/internal/runner"
 	"agentd/internal/worker"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 	"agentd/test/poll"
 	"agentd/test/ports"
 )

@@ -5,14 +5,13 @@ import (
 	"strconv"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 func TestRun_ManyOnThreeWorkers(t *testing.T) {

@@ -7,13 +7,12 @@ import (
 	"os"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"go.uber.org/goleak"
 
 	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 func TestMain(m *testing.M) {

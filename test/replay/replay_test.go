@@ -25,12 +25,11 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/core"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 var update = flag.Bool("update", false, "write the history of journals that have none yet")

@@ -6,11 +6,10 @@ import (
 	"sync"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 // delegatedSystem is the system prompt of agents that others call.

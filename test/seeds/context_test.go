@@ -6,11 +6,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 // providing is a service that is asked for a section of the prompt.

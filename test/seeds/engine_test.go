@@ -8,14 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
 	"agentd/internal/harness"
 	"agentd/internal/runner"
 	"agentd/internal/state/memory"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 // oneEngine is row B1: what drives runs needs no broker, itself or through what it imports, and imports no contracts.

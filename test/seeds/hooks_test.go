@@ -10,12 +10,11 @@ import (
 	"sync"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 // phases records which phases of hooks were called, in order.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/harness"
@@ -13,6 +11,7 @@ import (
 	"agentd/internal/state/memory"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 func kinds(entries []core.Entry) []string {

@@ -8,13 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/milestone"
-	"agentd/sdk/wire"
-
 	"agentd/internal/harness"
 	"agentd/internal/llm"
+	"agentd/internal/milestone"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 // flaky is a model server that does its steps in order. Safe for concurrent use.

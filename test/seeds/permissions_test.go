@@ -9,12 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 // manager is a permission manager of an agent's author: it asks for the tools that it names, and remembers what it was told.

@@ -7,13 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/internal/llm"
 	"agentd/internal/llm/texttools"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 // inText makes a scripted model one that calls tools in its text.

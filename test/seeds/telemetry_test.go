@@ -7,8 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -21,6 +19,7 @@ import (
 	"agentd/internal/telemetry"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 // aTrace is what the init events of these rows carry.

@@ -9,14 +9,13 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/approval"
 	"agentd/internal/catalog"
 	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 // toolUseMessage is row A27.

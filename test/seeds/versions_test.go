@@ -3,14 +3,13 @@ package seeds_test
 import (
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
 	"agentd/internal/broker/streams"
 	"agentd/internal/contracts"
 	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 // contractVersions is row B18.

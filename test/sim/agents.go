@@ -7,11 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // The agents: desk is started by clients, clerk is a service that desk calls, and clerks call each other.

@@ -6,10 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/runner"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // The principals: one starts runs, all may be asked to decide.

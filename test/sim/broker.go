@@ -6,11 +6,10 @@ import (
 	"slices"
 	"strconv"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/audit"
 	"agentd/internal/reconcile"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // The broker's settings, in milliseconds.

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"strings"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // hooks sees that what hooks do counts once, however often workers that called them died before they could write it down.

@@ -5,12 +5,11 @@ import (
 	"slices"
 	"strings"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/internal/judge"
 	"agentd/internal/runner"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // judges sees that a text is not taken for an answer before it was sent back as often as judges may, whoever drove the run meanwhile.

@@ -6,11 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/audit"
 	"agentd/internal/core"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // models is what the simulator knows of model calls: each reply has a number as its cost, so that the journal shows

@@ -6,11 +6,10 @@ import (
 	"hash/fnv"
 	"slices"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // hookState is what the hook of watch keeps from a run's beginning on.

@@ -4,11 +4,10 @@ import (
 	"context"
 	"slices"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // choosing gives an agent, now and then, a choice of its tools, which is another one each time that it is made.

@@ -4,9 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"agentd/sdk/wire"
-
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // called is a service that received a call: it answers now and then more than once, late, wrongly, or never.

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/internal/runner"
+	"agentd/sdk/wire"
 )
 
 var errStore = errors.New("the store cannot be reached")

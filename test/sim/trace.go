@@ -4,9 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/runner"
+	"agentd/sdk/wire"
 )
 
 // trace adds a line to the log, if there is one. What happens often asks for the log before: arguments cost memory.

@@ -6,12 +6,11 @@ import (
 	"slices"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/clock"
 	"agentd/internal/core"
 	"agentd/internal/handler"
 	"agentd/internal/runner"
+	"agentd/sdk/wire"
 )
 
 // worker is one incarnation of a worker process: all its memory is here. It is the Env of its runner and handler.

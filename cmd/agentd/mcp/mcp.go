@@ -10,13 +10,12 @@ import (
 	"os"
 	"time"
 
-	"agentd/internal/httpguard"
-
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/config"
 	"agentd/internal/contracts"
+	"agentd/internal/httpguard"
 	"agentd/internal/mcp"
 	"agentd/sdk"
 )

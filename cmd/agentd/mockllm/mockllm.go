@@ -8,11 +8,10 @@ import (
 	"net/http"
 	"time"
 
-	"agentd/internal/httpguard"
-
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/httpguard"
 	"agentd/internal/llm/mockllm"
 )
 

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/audit"
 	"agentd/internal/broker"
 	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/runner"
+	"agentd/sdk/wire"
 )
 
 // inits checks that every settled init event has a run of its own, or was answered, or is a dead letter. What becomes of

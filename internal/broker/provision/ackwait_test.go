@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"agentd/internal/broker/brokertest"
 	"agentd/internal/broker/streams"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // A worker that was killed is noticed within 6 s; one that stands still for three seconds, or whose heartbeat is lost, is not taken for dead.

@@ -10,21 +10,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"agentd/internal/broker"
 	"agentd/internal/broker/brokertest"
 	"agentd/internal/broker/embedded"
 	"agentd/internal/broker/streams"
 	"agentd/internal/days"
 	"agentd/internal/finding"
-
-	"agentd/sdk/wire"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"agentd/sdk"
+	"agentd/sdk/wire"
 	"agentd/test/ports"
 )
 

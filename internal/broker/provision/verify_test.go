@@ -7,14 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"agentd/internal/broker"
 	"agentd/internal/broker/brokertest"
 	"agentd/internal/broker/streams"
 	"agentd/internal/finding"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"agentd/sdk"
 )
 

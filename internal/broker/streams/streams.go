@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/sdk/wire"
 )
 
 // AckWait is how long a worker's delivery lasts without being extended: the lease of a run. Heartbeat is how often it is extended.

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gofrs/flock"
+
 	"agentd/internal/broker/datafolder"
 	"agentd/internal/finding"
-
-	"github.com/gofrs/flock"
 )
 
 // CheckFolder looks whether the data folder of an embedded server is safe: whether its lock works, and whether a server

@@ -6,13 +6,11 @@ import (
 	"path/filepath"
 	"testing"
 
-	"agentd/internal/broker/brokertest"
-	"agentd/internal/broker/datafolder"
-
-	"agentd/internal/broker/embedded"
-
 	"github.com/google/go-cmp/cmp"
 
+	"agentd/internal/broker/brokertest"
+	"agentd/internal/broker/datafolder"
+	"agentd/internal/broker/embedded"
 	"agentd/test/ports"
 )
 

@@ -6,12 +6,11 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/nats-io/nats-server/v2/server"
+
 	"agentd/internal/broker"
 	"agentd/internal/broker/brokertest"
 	"agentd/internal/broker/embedded"
-
-	"github.com/nats-io/nats-server/v2/server"
-
 	"agentd/test/ports"
 )
 

@@ -6,10 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/contracts"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Placeholders of tokens that only a run or a call knows.

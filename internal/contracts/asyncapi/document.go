@@ -6,9 +6,8 @@ import (
 	"maps"
 	"slices"
 
-	"agentd/sdk/wire"
-
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Version is that of the AsyncAPI specification.

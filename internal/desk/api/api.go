@@ -11,15 +11,12 @@ import (
 	"net/http"
 	"slices"
 
+	"agentd/internal/desk"
 	"agentd/internal/httpguard"
 	"agentd/internal/requests"
-
-	"agentd/sdk/client"
-
-	"agentd/sdk/wire"
-
-	"agentd/internal/desk"
 	"agentd/sdk"
+	"agentd/sdk/client"
+	"agentd/sdk/wire"
 )
 
 // Options are what an API is made of.

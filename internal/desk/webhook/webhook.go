@@ -24,14 +24,13 @@ import (
 	"sync"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/address"
 	"agentd/internal/broker"
 	"agentd/internal/broker/streams"
 	"agentd/internal/desk"
 	"agentd/internal/retry"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Target is one webhook.

@@ -10,9 +10,9 @@ import (
 	"net/url"
 	"os"
 
-	"agentd/sdk"
-
 	_ "modernc.org/sqlite" // the driver
+
+	"agentd/sdk"
 )
 
 // version is that of the schema: a file of another one is made anew.

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"agentd/internal/llm"
 	"agentd/internal/llm/mockllm"
 	"agentd/sdk"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // start serves script and returns a provider that asks it through the real client.

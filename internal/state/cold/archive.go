@@ -11,12 +11,11 @@ import (
 	"io"
 	"slices"
 
-	"agentd/sdk/wire"
-
 	compress "github.com/klauspost/compress/flate"
 
 	"agentd/internal/runner"
 	"agentd/internal/state/redisstore"
+	"agentd/sdk/wire"
 )
 
 // An archive is layout, the SHA-256 of its content, and the content deflated. The content is the run's key, the number of records, each with

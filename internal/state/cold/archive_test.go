@@ -10,14 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"github.com/google/go-cmp/cmp"
 	compress "github.com/klauspost/compress/flate"
 
 	"agentd/internal/runner"
 	"agentd/internal/state/redisstore"
 	"agentd/internal/state/storetest"
+	"agentd/sdk/wire"
 )
 
 var sample = journal{

@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/runner"
 	"agentd/internal/state"
 	"agentd/internal/state/redisstore"
+	"agentd/sdk/wire"
 )
 
 // Settled is how long an archive must have been there before the journal leaves Redis. A server writes to its disk every two minutes by

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 	"github.com/redis/go-redis/v9"
@@ -20,6 +18,7 @@ import (
 	"agentd/internal/state"
 	"agentd/internal/state/redisstore"
 	"agentd/internal/state/storetest"
+	"agentd/sdk/wire"
 )
 
 var trip = wire.NewRunKey("trip")

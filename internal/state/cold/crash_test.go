@@ -7,8 +7,6 @@ import (
 	"net"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/redis/go-redis/v9"
@@ -17,6 +15,7 @@ import (
 	"agentd/internal/state"
 	"agentd/internal/state/redisstore"
 	"agentd/internal/state/storetest"
+	"agentd/sdk/wire"
 )
 
 // errDied is what a program that is gone would have been answered.

@@ -5,13 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/runner"
 	"agentd/internal/state/redisstore"
 	"agentd/internal/state/storetest"
+	"agentd/sdk/wire"
 )
 
 func TestStore_PurgeDeletesTheArchive(t *testing.T) {

@@ -12,13 +12,12 @@ import (
 	"sync"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/runner"
 	"agentd/internal/state"
 	"agentd/internal/state/redisstore"
+	"agentd/sdk/wire"
 )
 
 const (

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/broker/leader"
 	"agentd/internal/runner"
+	"agentd/sdk/wire"
 )
 
 // message is one on the subject of a run's archive: an archive, or what somebody had the server answer there.

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
@@ -20,6 +18,7 @@ import (
 	"agentd/internal/state/redisstore"
 	"agentd/internal/state/redistest"
 	"agentd/internal/state/storetest"
+	"agentd/sdk/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

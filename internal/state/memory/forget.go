@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/runner"
 	"agentd/internal/state"
+	"agentd/sdk/wire"
 )
 
 // Purge implements state.Store.

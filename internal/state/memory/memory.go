@@ -9,10 +9,9 @@ import (
 	"strings"
 	"sync"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/runner"
 	"agentd/internal/state"
+	"agentd/sdk/wire"
 )
 
 // Store implements runner.Store. Safe for concurrent use.

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"strconv"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/runner"
 	"agentd/internal/state"
+	"agentd/sdk/wire"
 )
 
 // A content that is larger than one message is allowed to be is split: chunk i > 0 is on the content's subject with i as

@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"strconv"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/runner"
 	"agentd/internal/state"
+	"agentd/sdk/wire"
 )
 
 // divided is a store whose runs are on several streams: each has as many of the runs' partitions, in their order. Specs are on the first.

@@ -5,12 +5,12 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"agentd/internal/runner"
 	"agentd/internal/state"
 	"agentd/internal/state/storetest"
 	"agentd/sdk/wire"
-
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // openDivided returns a store in four streams of a server of its own.

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"iter"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"agentd/internal/runner"
+	"agentd/sdk/wire"
 )
 
 const (

@@ -7,11 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/internal/state/storetest"
+	"agentd/sdk/wire"
 )
 
 // The server puts its answers on whatever reply subject a request names, so anybody can have such a message stored on the

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/runner"
 	"agentd/internal/state"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // errCodeRollupDenied is how a stream refuses a rollup that its settings do not allow.

@@ -5,13 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/runner"
 	"agentd/internal/state/storetest"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 func TestStore_AmbiguousPurgeIsRepeated(t *testing.T) {

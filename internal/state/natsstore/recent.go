@@ -11,13 +11,12 @@ import (
 	"strconv"
 	"strings"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"agentd/internal/runner"
 	"agentd/internal/state"
+	"agentd/sdk/wire"
 )
 
 // recentLooked is how many places of the stream are looked through for runs, from its end, before it is quicker to list them all.

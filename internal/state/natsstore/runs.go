@@ -9,13 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"agentd/internal/runner"
 	"agentd/internal/state"
+	"agentd/sdk/wire"
 )
 
 const (

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -17,6 +15,7 @@ import (
 	"agentd/internal/runner"
 	"agentd/internal/state/storetest"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -8,11 +8,10 @@ import (
 	"strconv"
 	"strings"
 
-	"agentd/sdk/wire"
-
 	"github.com/redis/go-redis/v9"
 
 	"agentd/internal/runner"
+	"agentd/sdk/wire"
 )
 
 // What a run's head says of its archive, beside rev and etag:

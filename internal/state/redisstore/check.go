@@ -10,12 +10,11 @@ import (
 	"strings"
 	"sync"
 
-	"agentd/internal/finding"
-	"agentd/sdk/wire"
-
 	"github.com/redis/go-redis/v9"
 
+	"agentd/internal/finding"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // The codes of findings.

@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 
-	"agentd/sdk/wire"
-
 	"github.com/redis/go-redis/v9"
 
 	"agentd/internal/runner"
 	"agentd/internal/state"
+	"agentd/sdk/wire"
 )
 
 // commit runs a script that writes, and waits until what it wrote is durable.

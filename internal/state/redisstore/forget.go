@@ -4,10 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/runner"
 	"agentd/internal/state"
+	"agentd/sdk/wire"
 )
 
 // Purge implements state.Store: one script. A blob that is put at the same moment stays until Remove.

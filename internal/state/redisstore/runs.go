@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 
-	"agentd/sdk/wire"
-
 	"github.com/redis/go-redis/v9"
 
 	"agentd/internal/runner"
 	"agentd/internal/state"
+	"agentd/sdk/wire"
 )
 
 const partitions = 256

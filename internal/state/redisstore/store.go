@@ -22,13 +22,12 @@ import (
 	"strings"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/redis/go-redis/v9"
 
 	"agentd/internal/runner"
 	"agentd/internal/state"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Options of a store.

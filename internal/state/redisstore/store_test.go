@@ -9,14 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"agentd/internal/runner"
 	"agentd/internal/state/redistest"
 	"agentd/internal/state/storetest"
+	"agentd/sdk/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

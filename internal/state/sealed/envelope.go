@@ -7,11 +7,10 @@ import (
 	"encoding/hex"
 	"strconv"
 
-	"agentd/sdk/wire"
-
 	"golang.org/x/crypto/chacha20poly1305"
 
 	"agentd/internal/state"
+	"agentd/sdk/wire"
 )
 
 // An envelope is mark ‖ length of the key id in one byte ‖ key id ‖ fingerprint of the key ‖ nonce ‖ sealed bytes with

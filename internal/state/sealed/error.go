@@ -4,10 +4,9 @@ import (
 	"fmt"
 	"strconv"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/runner"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Fault says why something cannot be opened.

@@ -6,12 +6,11 @@ import (
 	"errors"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/runner"
 	"agentd/internal/state/memory"
 	"agentd/internal/state/sealed"
 	"agentd/internal/state/storetest"
+	"agentd/sdk/wire"
 )
 
 // What was sealed once must open for ever: these were sealed by the first version.

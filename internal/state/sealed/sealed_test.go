@@ -11,14 +11,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"agentd/internal/broker/embedded"
-
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/embedded"
 	"agentd/internal/runner"
 	"agentd/internal/state/memory"
 	"agentd/internal/state/natsstore"
@@ -27,6 +24,7 @@ import (
 	"agentd/internal/state/sealed"
 	"agentd/internal/state/storetest"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -15,11 +15,10 @@ import (
 	"log/slog"
 	"sync"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/runner"
 	"agentd/internal/state"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // The kinds of what is sealed. They are authenticated and may never change.

@@ -6,9 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/runner"
+	"agentd/sdk/wire"
 )
 
 // Benchmark measures what a step costs a store: entries of 4 KiB, by one writer and by 32, and reads of the head.

@@ -10,11 +10,10 @@ import (
 	"slices"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/runner"
 	"agentd/internal/state"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Digest is the address of a content.

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/runner"
+	"agentd/sdk/wire"
 )
 
 // AmbiguousAppend tests a store behind proxy: whoever gets no answer appends the same record again, and learns what

@@ -8,14 +8,13 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"agentd/internal/runner"
 	"agentd/internal/state/memory"
+	"agentd/sdk/wire"
 )
 
 // samePlaces ignores what each store sets on its own.

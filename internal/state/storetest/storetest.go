@@ -12,13 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/runner"
 	"agentd/internal/state"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Run tests the stores that open returns. Each call opens an empty store, which its test closes.

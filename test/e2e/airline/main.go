@@ -15,11 +15,10 @@ import (
 	"strings"
 	"syscall"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
 	"agentd/internal/broker/streams"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 	"agentd/test/e2e/recorded"
 )
 
