@@ -53,7 +53,7 @@ func startStaffedUnder(t *testing.T, path string) *staffed {
 	s.background(&out, &errors, "nats-callout", "--key", key, "--nats", s.url("callout"))
 	s.until(&out, "ready")
 	var said, problems output
-	s.background(&said, &problems, "console", "--http", address, "--base-path", path, "--nats", s.url("operator"))
+	s.background(&said, &problems, "console", "--http", address, "--base-path", path+"/", "--nats", s.url("operator"))
 	s.until(&said, "\nready")
 	return s
 }
