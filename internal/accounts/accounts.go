@@ -41,9 +41,9 @@ type User struct {
 	Asked bool
 }
 
-// Trusted reports whether the user is in the account of the streams. Whoever is there may have the server publish anything
+// trusted reports whether the user is in the account of the streams. Whoever is there may have the server publish anything
 // there: on the reply subject of a request, and on the delivery subject of a consumer. All others have an account each.
-func (u *User) Trusted() bool { return u.Role == RoleWorker || u.Role == RoleOperator }
+func (u *User) trusted() bool { return u.Role == RoleWorker || u.Role == RoleOperator }
 
 // Member is a user with a name of its own, which is also the principal that the broker enforces.
 type Member struct {

@@ -41,7 +41,7 @@ func layOut(name string, users []User, secrets []string) []account {
 	accounts := []account{{name: name, jetStream: true}}
 	for i := range users {
 		u := &users[i]
-		if u.Trusted() {
+		if u.trusted() {
 			accounts[0].users, accounts[0].secrets = append(accounts[0].users, *u), append(accounts[0].secrets, secrets[i])
 			continue
 		}

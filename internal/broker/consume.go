@@ -30,7 +30,7 @@ type ConsumeOptions struct {
 }
 
 const (
-	// patience is how long messages may wait for a slot. It is much shorter than AckWait.
+	// patience is how long messages may wait for a slot. It is much shorter than streams.AckWait.
 	patience = time.Second
 	// mostWaiting is how many messages for each slot may wait, when all consumers deliver at once what they were asked for.
 	mostWaiting = 4

@@ -3,7 +3,7 @@ package broker
 import "time"
 
 // Delivery is one delivery of a stream's message to a worker. It is settled once, by Ack or Nak; a delivery that is not
-// settled is delivered again, to any worker, when no InProgress came for AckWait.
+// settled is delivered again, to any worker, when no InProgress came for streams.AckWait.
 type Delivery interface {
 	Stream() string
 	// Consumer is the consumer that the delivery came by.
@@ -27,6 +27,6 @@ type Delivery interface {
 	Ack() error
 	// Nak asks for another delivery after delay.
 	Nak(delay time.Duration) error
-	// InProgress extends the delivery by AckWait.
+	// InProgress extends the delivery by streams.AckWait.
 	InProgress() error
 }

@@ -187,7 +187,7 @@ func (c *Conn) putAllBack(ctx context.Context) error {
 		c.log.Info("consumers deliver again what they may have passed over in another process of the server", "consumers", back)
 	}
 	switch {
-	case errors.Is(err, ErrAhead):
+	case errors.Is(err, errAhead):
 		c.log.Warn("consumers pass over what comes next; an operator can set them back: nats consumer reset", "error", err)
 	case errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}):
 		c.log.Warn("nobody looks whether consumers are ahead of a stream; agentd nats-config has the rights that are missing", "error", err)
@@ -197,13 +197,13 @@ func (c *Conn) putAllBack(ctx context.Context) error {
 	return nil
 }
 
-// ErrAhead is that consumers are ahead of their stream, and could not be set back.
-var ErrAhead = errors.New("a consumer is ahead of its stream, whose end the server has lost, and passes over what comes next")
+// errAhead is that consumers are ahead of their stream, and could not be set back.
+var errAhead = errors.New("a consumer is ahead of its stream, whose end the server has lost, and passes over what comes next")
 
 // putBack has the consumers of zones deliver what has been published since a time when the server had not been started yet, where they may
 // have passed over some of it, and names them: those that are ahead of their stream. What the server publishes itself, as it does when a timer is
 // due, does not wait until somebody has looked, so all that have got beyond the first of it deliver it again. Streams that are not there have none.
-// Errors: ErrAhead, and CodePermissionDenied where this user may not look, of all of them; or that it is not known whether they are ahead.
+// Errors: errAhead, and CodePermissionDenied where this user may not look, of all of them; or that it is not known whether they are ahead.
 func (c *Conn) putBack(ctx context.Context, since time.Time, zones ...streams.Zone) (back []string, err error) {
 	layout, err := c.Layout(ctx)
 	if err != nil {
@@ -222,7 +222,7 @@ func (c *Conn) putBack(ctx context.Context, since time.Time, zones ...streams.Zo
 		switch {
 		case errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}):
 			return seen{}, nil
-		case errors.Is(err, ErrAhead), errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}):
+		case errors.Is(err, errAhead), errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}):
 			return seen{back, err}, nil
 		}
 		return seen{back, nil}, err
@@ -265,7 +265,7 @@ func (c *Conn) putBackIn(ctx context.Context, part streams.Zone, since time.Time
 		case err == nil:
 			back = append(back, name)
 		case ahead(r):
-			problems = append(problems, fmt.Errorf("%w: set %s back to sequence %d: %w", ErrAhead, name, to, err))
+			problems = append(problems, fmt.Errorf("%w: set %s back to sequence %d: %w", errAhead, name, to, err))
 		default:
 			c.log.Debug("timers that came before anybody looked at their consumer do not come again", "consumer", name, "error", err)
 		}

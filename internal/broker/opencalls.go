@@ -21,7 +21,7 @@ type OpenCall struct {
 
 // OpenCalls lists the calls of a contract type with that dataschema that are not due yet and have neither an answer nor a
 // void, in the order of their publication. A call that is not due and was answered before the oldest answer that is still kept
-// (Plan.AnswersKept) is listed too.
+// (provision.Plan.AnswersKept) is listed too.
 func (c *Conn) OpenCalls(ctx context.Context, contractType, dataschema string) ([]OpenCall, error) {
 	token := wire.NameToken(contractType)
 	root := c.subjects.Root()

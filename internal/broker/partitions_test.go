@@ -178,3 +178,13 @@ func TestPartitions_DeadLettersSayTheirStream(t *testing.T) {
 		}
 	}
 }
+
+// Who has just connected looks whether all streams have room into which answers are divided.
+func TestPartitions_RoomsAreOfAllOfThem(t *testing.T) {
+	t.Parallel()
+	_, server := partitioned(t, 2)
+	rooms, err := connect(t, ConnectOptions{InProcess: server}).Rooms(testContext(t))
+	if want := []Room{{Stream: "AGENTD_START"}, {Stream: "AGENTD_IN_0"}, {Stream: "AGENTD_IN_1"}}; err != nil || !slices.Equal(rooms, want) {
+		t.Errorf("rooms are %+v, %v, want %+v", rooms, err, want)
+	}
+}

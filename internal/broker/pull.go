@@ -245,7 +245,7 @@ func (p *puller) withdraw() error {
 	return p.subscribe()
 }
 
-// unsubscribe gives back what the server had already sent, which would else be missing until AckWait has passed.
+// unsubscribe gives back what the server had already sent, which would else be missing until streams.AckWait has passed.
 func (p *puller) unsubscribe() {
 	end := p.subscription.Drain
 	if !p.nc.IsConnected() {
@@ -266,7 +266,7 @@ func (p *puller) unsubscribe() {
 	}
 }
 
-// giveBack has a message delivered to somebody else. If that gets lost, AckWait does it.
+// giveBack has a message delivered to somebody else. If that gets lost, streams.AckWait does it.
 func (p *puller) giveBack(m *nats.Msg) {
 	if err := p.nc.Publish(m.Reply, []byte(ackNak)); err != nil {
 		p.log.Warn("delivery could not be given back", "subject", m.Subject, "error", err)

@@ -39,8 +39,11 @@ func (c *Conn) Writable(ctx context.Context) error {
 
 // checkRoom returns the first of the streams that workers write which has no room left: CodeUnavailable.
 func (c *Conn) checkRoom(ctx context.Context) error {
-	names := c.streamsOfZones(ownZones)
-	_, err := atonce.Take(len(names), func(i int) (struct{}, error) {
+	names, err := c.streamsOfZones(ctx, ownZones)
+	if err != nil {
+		return err
+	}
+	_, err = atonce.Take(len(names), func(i int) (struct{}, error) {
 		full, err := c.noRoom(ctx, names[i])
 		if err == nil && full != "" {
 			err = sdk.Errorf(sdk.CodeUnavailable, "%s", full)
@@ -59,21 +62,28 @@ type Room struct {
 
 // Rooms are those of the streams that others than workers publish to: without room there nobody starts, answers or steers a run.
 func (c *Conn) Rooms(ctx context.Context) ([]Room, error) {
-	names := c.streamsOfZones(sharedZones)
+	names, err := c.streamsOfZones(ctx, sharedZones)
+	if err != nil {
+		return nil, err
+	}
 	return atonce.Take(len(names), func(i int) (Room, error) {
 		full, err := c.noRoom(ctx, names[i])
 		return Room{names[i], full}, err
 	})
 }
 
-func (c *Conn) streamsOfZones(zones []streams.Zone) []string {
+func (c *Conn) streamsOfZones(ctx context.Context, zones []streams.Zone) ([]string, error) {
+	layout, err := c.Layout(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("look how streams are divided: %w", err)
+	}
 	var names []string
 	for _, z := range zones {
-		for _, part := range c.knownLayout().Zones(z) {
+		for _, part := range layout.Zones(z) {
 			names = append(names, streams.Name(c.subjects, part))
 		}
 	}
-	return names
+	return names, nil
 }
 
 // noRoom is why a stream has no room, and what to do; "" where it has, where there is no such stream, and where this user may not look at it.

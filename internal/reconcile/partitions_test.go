@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -62,5 +63,29 @@ func TestPartitions_AreAllPassedOver(t *testing.T) {
 			}
 			r.nothing()
 		})
+	}
+}
+
+// The end of a run that another one called is on one of the streams of answers, where they are divided: while it is not there, the run's
+// history stays.
+func TestPurge_OfACalledRunWhoseEndIsNotThere(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(r *rig) { r.partitions = 2 })
+	b := r.begin("clerk:add")
+	r.waiting(b, 1)
+	child := r.child(b)
+	r.waiting(child, 1)
+	r.answer(r.call(child))
+	if code := r.done(b); code != "" {
+		t.Fatalf("the run ended with %s", code)
+	}
+	r.settled()
+	r.stop()
+	layout, err := r.conn.Layout(r.context())
+	r.check("look how streams are divided", err)
+	r.check("delete the stream", r.conn.JetStream().DeleteStream(r.context(), streams.Name(r.conn.Subjects(), layout.OfRun(streams.In, b.key))))
+	r.provision()
+	if err := reconcile.Purge(r.context(), r.conn, r.store, child.key); !errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
+		t.Errorf("its history is removed, with %v", err)
 	}
 }

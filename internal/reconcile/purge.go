@@ -74,11 +74,11 @@ func endPublished(ctx context.Context, conn *broker.Conn, run wire.RunKey, e *co
 	if err != nil || there != nil {
 		return err
 	}
-	state, err := conn.ZoneState(ctx, zone)
+	kept, err := conn.MaxAge(ctx, zone)
 	if err != nil {
 		return err
 	}
-	if state.MaxAge == 0 || time.UnixMilli(e.At).Add(state.MaxAge).UnixMilli() > conn.Now() {
+	if kept == 0 || time.UnixMilli(e.At).Add(kept).UnixMilli() > conn.Now() {
 		return sdk.Errorf(sdk.CodeConflict, "the end of run %s is not published yet, or was lost: agentd reconcile publishes it", e.Head.Run)
 	}
 	return nil

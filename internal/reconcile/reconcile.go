@@ -144,7 +144,7 @@ type pass struct {
 	layout   streams.Layout
 	// now is when the pass began, limit what must be older to be examined.
 	now, limit time.Time
-	// refillFrom is from when on Refill looks at the entries of each agent, by its token, in Unix milliseconds; nil is that another pass is made.
+	// refillFrom is from when on refillAgents looks at the entries of each agent, by its token, in Unix milliseconds; nil is that another pass is made.
 	// failed is why not all of an agent was refilled, by the same token.
 	refillFrom map[string]int64
 	failed     map[string]error

@@ -16,13 +16,6 @@ import (
 	"agentd/sdk/wire"
 )
 
-// Refill publishes again what the broker may have forgotten of what runs, and refused init events, of the agents have had published since a
-// time. Unlike Run it asks the journals what there should be, not the streams what is missing: also voids, and timers that were armed anew,
-// are there afterwards. It reads the journals of runs that have changed since then, and of all others the last entry.
-func Refill(ctx context.Context, o Options, since time.Time) (Report, error) {
-	return refillAgents(ctx, o, sinceOfAll(o, since)).joined()
-}
-
 // refilled is what refilling has come to. An agent that cannot be refilled, such as one whose tools are away, keeps no other from it: failed says
 // why, by the agent's token. err concerns all.
 type refilled struct {
@@ -47,7 +40,9 @@ func sinceOfAll(o Options, since time.Time) map[string]time.Time {
 	return all
 }
 
-// refillAgents is Refill with a time for each agent, by its token.
+// refillAgents publishes again what the broker may have forgotten of what runs, and refused init events, of the agents have had published since a
+// time of each, by its token. Unlike Run it asks the journals what there should be, not the streams what is missing: also voids, and timers that
+// were armed anew, are there afterwards. It reads the journals of runs that have changed since then, and of all others the last entry.
 func refillAgents(ctx context.Context, o Options, since map[string]time.Time) refilled {
 	return refill(ctx, o, since, (*pass).refillRuns, (*pass).refillRefusals)
 }

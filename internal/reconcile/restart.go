@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// forgotten is how far back Refill looks: longer than servers keep what they have not synced, and than it takes mostly until what an entry
+	// forgotten is how far back refillAgents looks: longer than servers keep what they have not synced, and than it takes mostly until what an entry
 	// asks for is published.
 	forgotten = 2 * time.Hour
 	// refillAgain lies between two looks: who had a message in hand that the server has forgotten may take up its run after the first.

@@ -12,13 +12,8 @@ import (
 	"agentd/sdk/wire"
 )
 
-// RefillUnserved refuses init events again whose agents nobody serves, and whose refusals the broker may have forgotten since a time: there are
-// no workers of these agents whom Refill could have look for them.
-func RefillUnserved(ctx context.Context, o Options, since time.Time) (Report, error) {
-	return refillUnserved(ctx, o, sinceOfAll(o, since)).joined()
-}
-
-// refillUnserved is RefillUnserved since the time of broker.Unserved.
+// refillUnserved refuses init events again whose agents nobody serves, and whose refusals the broker may have forgotten since the time of
+// broker.Unserved: there are no workers of these agents whom refillAgents could have look for them.
 func refillUnserved(ctx context.Context, o Options, since map[string]time.Time) refilled {
 	return refill(ctx, o, since, (*pass).refillUnserved)
 }

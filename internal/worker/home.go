@@ -170,20 +170,25 @@ func compared(ctx context.Context, conn *broker.Conn, store OpenedStore) error {
 	return errors.Join(err, h.check(ctx, store, store.Kind()))
 }
 
-// comparing returns nil when the worker's store is the one that runs are kept in, or may be when that is not known.
+// fits returns nil for the store that runs are kept in, or that may be when that is not known: what workers take.
+func fits(ctx context.Context, conn *broker.Conn, store state.Store, kind string) error {
+	h, err := homeOf(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if h == nil {
+		return lacking(ctx, conn, store, kind)
+	}
+	return h.check(ctx, store, kind)
+}
+
+// comparing returns nil when the worker's store fits.
 func (w *Worker) comparing(ctx context.Context) error {
 	store, ok := w.store.(state.Store)
 	if !ok {
 		return nil
 	}
-	h, err := homeOf(ctx, w.Conn)
-	if err != nil {
-		return err
-	}
-	if h == nil {
-		return lacking(ctx, w.Conn, store, kindOf(store))
-	}
-	return h.check(ctx, store, kindOf(store))
+	return fits(ctx, w.Conn, store, kindOf(store))
 }
 
 // settling is comparing that has runs kept in the worker's store from now on when that is not known.

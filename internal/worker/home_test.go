@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/broker"
 	"agentd/internal/broker/streams"
 	"agentd/internal/finding"
 	"agentd/internal/runner"
@@ -22,6 +23,23 @@ func refused(t *testing.T, err error, text string) {
 	t.Helper()
 	if !errors.Is(err, ErrOtherStore) || !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) || !strings.HasPrefix(sdk.AsError(err).Message, text) {
 		t.Errorf("the store is opened with %v, want that it is refused with %q", err, text)
+	}
+}
+
+// foundByDoctor fails unless doctor finds, with a text, that a store is not the one that runs are kept in; "" is that it does not.
+func foundByDoctor(t *testing.T, conn *broker.Conn, o StoreOptions, text string) {
+	t.Helper()
+	var found []finding.Finding
+	for _, f := range CheckStore(t.Context(), conn, o) {
+		if f.Code == "store_other" {
+			found = append(found, f)
+		}
+	}
+	switch {
+	case text == "" && found == nil:
+	case text == "" || len(found) != 1 || found[0].Severity != finding.SeverityError || !strings.HasPrefix(found[0].Message, text) ||
+		found[0].Remedy != "if the store that has the runs is lost for good: agentd reconcile --store-lost":
+		t.Errorf("the doctor finds %+v, want %q", found, text)
 	}
 }
 
@@ -73,15 +91,7 @@ func TestOpenStore_RefusesAnotherStore(t *testing.T) {
 		refused(t, try(StoreOptions{}), "runs are kept in redis, and this is jetstream: set REDIS_URL")
 	}
 
-	var found []finding.Finding
-	for _, f := range CheckStore(ctx, conn, other) {
-		if f.Code == "store_other" {
-			found = append(found, f)
-		}
-	}
-	if len(found) != 1 || found[0].Severity != finding.SeverityError || !strings.HasPrefix(found[0].Message, anotherRedis) {
-		t.Errorf("the doctor finds %+v", found)
-	}
+	foundByDoctor(t, conn, other, anotherRedis)
 
 	moved, err := OpenAnyStore(ctx, conn, other)
 	if err != nil {
@@ -235,6 +245,7 @@ func TestOpenOwnStore_RefusesAnEmptyStoreWhereRunsHaveEnded(t *testing.T) {
 	} {
 		store, err := OpenOwnStore(ctx, conn, *o)
 		refused(t, opened(t, store, err), want)
+		foundByDoctor(t, conn, *o, want)
 		if store, err = OpenAnyStore(ctx, conn, *o); err != nil {
 			t.Fatal(err)
 		}
@@ -245,6 +256,7 @@ func TestOpenOwnStore_RefusesAnEmptyStoreWhereRunsHaveEnded(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	foundByDoctor(t, conn, one, "")
 	if h, err := homeOf(ctx, conn); h != nil || err != nil {
 		t.Errorf("it is noted %+v, %v", h, err)
 	}

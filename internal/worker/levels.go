@@ -26,7 +26,7 @@ func (w *Worker) measure(ctx context.Context, levels *telemetry.Levels) {
 	defer tick.Stop()
 	for n := 0; ; n++ {
 		w.measureLag(ctx, levels)
-		w.measureRooms(ctx, levels)
+		w.showRooms(levels)
 		if n%runsEvery == 0 {
 			w.measureRuns(ctx, levels)
 		}
@@ -60,16 +60,14 @@ func (w *Worker) measureLag(ctx context.Context, levels *telemetry.Levels) {
 	levels.SetLag(lag)
 }
 
-func (w *Worker) measureRooms(ctx context.Context, levels *telemetry.Levels) {
-	ctx, cancel := context.WithTimeout(ctx, lagEvery)
-	defer cancel()
-	rooms, err := w.Conn.Rooms(ctx)
-	if err != nil {
-		w.Logger.DebugContext(ctx, "whether streams have room is unknown", "error", err)
+// showRooms shows what watch has seen last of the streams that others publish to: with many partitions they are too many to be asked twice.
+func (w *Worker) showRooms(levels *telemetry.Levels) {
+	rooms := w.rooms.Load()
+	if rooms == nil {
 		return
 	}
-	full := make(map[string]bool, len(rooms))
-	for _, room := range rooms {
+	full := make(map[string]bool, len(*rooms))
+	for _, room := range *rooms {
 		full[room.Stream] = room.Full != ""
 	}
 	levels.SetFull(full)

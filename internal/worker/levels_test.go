@@ -1,10 +1,14 @@
 package worker
 
 import (
+	"log/slog"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"agentd/internal/broker/streams"
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/internal/telemetry"
@@ -47,5 +51,64 @@ func TestCensus_CountsWhatRunsWaitFor(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, c, cmp.AllowUnexported(census{})); diff != "" {
 		t.Errorf("counted (-want +got):\n%s", diff)
+	}
+}
+
+// Whether streams are full is shown as watch has seen it last: nobody is asked for it once more.
+func TestLevels_ShowWhichStreamsWatchHasSeenFull(t *testing.T) {
+	t.Parallel()
+	conns, _ := someWorkers(t, 1)
+	conn, ctx := conns[0], t.Context()
+	stream, err := conn.JetStream().Stream(ctx, streams.Name(conn.Subjects(), streams.Start))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bounded := stream.CachedInfo().Config
+	bounded.MaxMsgs = 1
+	if _, err := conn.JetStream().UpdateStream(ctx, bounded); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.JetStream().Publish(ctx, conn.Subjects().Start("desk"), []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	reader := sdkmetric.NewManualReader()
+	shown, err := telemetry.Start(ctx, telemetry.Options{Metrics: reader})
+	if err != nil {
+		t.Fatal(err)
+	}
+	levels, err := shown.Levels()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &Worker{Options: Options{Conn: conn, Logger: slog.New(slog.DiscardHandler)}}
+	full := func() map[string]float64 {
+		w.showRooms(levels)
+		var all metricdata.ResourceMetrics
+		if err := reader.Collect(ctx, &all); err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]float64{}
+		for _, scope := range all.ScopeMetrics {
+			for _, m := range scope.Metrics {
+				if m.Name != "agentd.stream.full" {
+					continue
+				}
+				for _, p := range m.Data.(metricdata.Gauge[float64]).DataPoints {
+					name, _ := p.Attributes.Value("messaging.destination.name")
+					seen[name.AsString()] = p.Value
+				}
+			}
+		}
+		return seen
+	}
+	if got := full(); len(got) > 0 {
+		t.Errorf("before anybody has looked %v are shown", got)
+	}
+	w.tellRooms(ctx)
+	if err := conn.Close(); err != nil { // who asks now gets no answer
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]float64{"AGENTD_START": 1, "AGENTD_IN": 0}, full()); diff != "" {
+		t.Errorf("shown (-want +got):\n%s", diff)
 	}
 }

@@ -161,7 +161,7 @@ func CheckStore(ctx context.Context, conn *broker.Conn, o StoreOptions) []findin
 	o.allowLossy = true
 	store, err := openStore(ctx, conn, o)
 	if err == nil {
-		if another := compared(ctx, conn, store); errors.Is(another, ErrOtherStore) {
+		if another := fits(ctx, conn, store, store.Kind()); errors.Is(another, ErrOtherStore) {
 			store.Warnings = append(store.Warnings, finding.Error("store_other", sdk.AsError(another).Message, ErrOtherStore.Error()))
 		}
 		var runs []runner.StoredRun

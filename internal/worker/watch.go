@@ -71,9 +71,8 @@ func (w *Worker) watch(ctx context.Context) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		var rooms []broker.Room
 		for {
-			rooms = w.tellRooms(ctx, rooms)
+			w.tellRooms(ctx)
 			w.diagnosis.set(ctx, w.Logger, errors.Join(clockProblem(w.Conn.Ahead()), w.writeProblem(ctx)))
 			if retry.Sleep(ctx, watchEvery) != nil {
 				return
@@ -89,15 +88,19 @@ func (w *Worker) watch(ctx context.Context) (stop func()) {
 	}
 }
 
-// tellRooms looks at the streams that others publish to, and logs which have become full since they had the rooms before, or have room again.
-// Workers are ready all the same: what is there is handled.
-func (w *Worker) tellRooms(ctx context.Context, before []broker.Room) []broker.Room {
+// tellRooms looks at the streams that others publish to, and logs which have become full since it looked last, or have room again. Workers are
+// ready all the same: what is there is handled.
+func (w *Worker) tellRooms(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, watchEvery/2)
 	defer cancel()
 	rooms, err := w.Conn.Rooms(ctx)
 	if err != nil {
 		w.Logger.DebugContext(ctx, "whether streams have room is unknown", "error", err)
-		return before
+		return
+	}
+	var before []broker.Room
+	if last := w.rooms.Swap(&rooms); last != nil {
+		before = *last
 	}
 	for _, room := range rooms {
 		was := slices.ContainsFunc(before, func(b broker.Room) bool { return b.Stream == room.Stream && b.Full != "" })
@@ -108,7 +111,6 @@ func (w *Worker) tellRooms(ctx context.Context, before []broker.Room) []broker.R
 			w.Logger.InfoContext(ctx, "stream has room again", "stream", room.Stream)
 		}
 	}
-	return rooms
 }
 
 // writeProblem is why the broker or the store takes no writes, or is not the one that runs are kept in; nil when all is well.

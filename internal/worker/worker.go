@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"agentd/internal/answers"
@@ -87,8 +88,9 @@ type Worker struct {
 	// reading are the consumers that Run reads: those of the agents that there were at first.
 	reading []streams.ConsumerRef
 	bound   bound
-	// diagnosis is that of watch.
+	// diagnosis is that of watch, and rooms are what it saw last of the streams that others publish to; nil is nothing yet.
 	diagnosis diagnosis
+	rooms     atomic.Pointer[[]broker.Room]
 }
 
 // New compiles the agents and connects their toolsets, which are closed when Run returns or New fails. Nothing is read

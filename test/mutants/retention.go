@@ -14,6 +14,7 @@ var ofRetention = []mutant{
 	{"a store is noted before its replicas have the mark", call("internal/worker.marked", "Writable", "error(nil)"), test{"internal/worker", "TestOpenOwnStore_WaitsUntilReplicasHaveTheMark"}},
 	{"the first store is the right one, whatever it lacks", around("internal/worker.lacking", "return nil"), test{"internal/worker", "TestOpenOwnStore_RefusesAnEmptyStoreWhereRunsHaveEnded"}},
 	{"a refusal that cannot be made again passes as made", call("internal/reconcile.pass.refuseAgain", "fails", "error(nil)"), test{"internal/reconcile", "TestRefill_RefusalsThatCannotBeMade"}},
+	{"doctor takes the first store for the right one", call("internal/worker.CheckStore", "fits", "error(nil)"), test{"internal/worker", "TestOpenOwnStore_RefusesAnEmptyStoreWhereRunsHaveEnded"}},
 	{"a pass goes by the clock of its machine", call("internal/worker.Worker.Reconciling", "MeasureClock", ""), test{"test/pipeline", "TestClosedCalls_LeaveByTheBrokersClock"}},
 	{"answers go while calls wait for them", around("internal/broker/provision.Plan.AnswersKept", "return cmp.Or(p.AnswersAge, sdk.DefaultAnswersAge)"), planned("TestApply_AnswersAge")},
 	{"provisioning shortens how long a stream keeps messages", around("internal/broker/provision.longerAge", "return b"), planned("TestApply_KeepsLongerAnswers")},
@@ -102,6 +103,7 @@ var ofRetention = []mutant{
 	{"what is published after a backup is deleted", condition("internal/broker/rebuild.Options.backUp", "LastSequence", "true"), test{"internal/broker/rebuild", "TestStreams_MissNothingThatIsPublishedMeanwhile"}},
 	{"workers are not told that streams were made anew", around("internal/broker/rebuild.Options.forgetRefilled", "return nil"), test{"internal/broker/rebuild", "TestStreams_MissNothingThatIsPublishedMeanwhile"}},
 	{"a backup of before is restored over what is there", around("internal/broker/rebuild.Options.backUp", "if m, err := readManifest(dir); m != nil { return m, err }; return original(ctx, r, dir)"), test{"internal/broker/rebuild", "TestStreams_KnowWhichBackupsAreOver"}},
-	{"a stream that somebody else made is taken for restored", condition("internal/broker/rebuild.Options.restored", "LastSequence", "false"), test{"internal/broker/rebuild", "TestStreams_SayThatSomebodyElseMadeThem"}},
+	{"a stream that somebody else made is taken for restored", condition("internal/broker/rebuild.Options.holds", "LastSequence", "false"), test{"internal/broker/rebuild", "TestStreams_SayThatSomebodyElseMadeThem"}},
+	{"a stream that somebody else made is backed up in place of what was there", call("internal/broker/rebuild.Options.stream", "holds", "error(nil)"), test{"internal/broker/rebuild", "TestStreams_SayThatSomebodyElseMadeThem"}},
 	{"calls may leave while they are made", around("internal/config.loader.checkCallsKept", ""), test{"internal/config", "TestLoad_FindsEveryFaultAtItsPlace"}},
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -62,13 +63,49 @@ func dev(ctx context.Context, a *cli.App, f devFlags) error {
 	if err != nil {
 		return err
 	}
-	server, err := embedded.Start(embedded.Options{
-		Dir: cfg.Data, Listen: true, Port: f.port, PortOnly: f.port != 0, Logger: a.QuietLogger(),
+	server, err := started(ctx, func() (*embedded.Server, error) {
+		return embedded.Start(embedded.Options{
+			Dir: cfg.Data, Listen: true, Port: f.port, PortOnly: f.port != 0, Logger: a.QuietLogger(),
+		})
+	}, time.After(slowStart), func() {
+		fmt.Fprintln(a.Err, "agentd: the server is still reading what is in "+cfg.Data+"; Ctrl-C ends it")
 	})
 	if err != nil {
 		return err
 	}
 	return errors.Join(devOn(ctx, a, server, cfg, f), server.Close())
+}
+
+// slowStart is how long a server may take to start before somebody is told why.
+const slowStart = 2 * time.Second
+
+// started starts a server, which reads all that is in its folder first, however long that takes. tell is called when it is slow. When ctx ends it
+// is left alone: the folder bears that it is killed, as it is when the process ends, or it is closed.
+func started(ctx context.Context, start func() (*embedded.Server, error), slow <-chan time.Time, tell func()) (*embedded.Server, error) {
+	type result struct {
+		server *embedded.Server
+		err    error
+	}
+	ready := make(chan result, 1)
+	go func() {
+		server, err := start()
+		ready <- result{server, err}
+	}()
+	for {
+		select {
+		case r := <-ready:
+			return r.server, r.err
+		case <-slow:
+			tell()
+		case <-ctx.Done():
+			go func() {
+				if r := <-ready; r.err == nil {
+					_ = r.server.Close() // nobody has used it
+				}
+			}()
+			return nil, fmt.Errorf("start the server: %w", ctx.Err())
+		}
+	}
 }
 
 func devOn(ctx context.Context, a *cli.App, server *embedded.Server, cfg *config.Config, f devFlags) error {

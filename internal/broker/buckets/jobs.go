@@ -17,8 +17,8 @@ import (
 	"agentd/sdk/wire"
 )
 
-// JobsBucket is the key-value bucket with what operators do with many runs.
-func JobsBucket(s wire.Subjects) string { return strings.ToUpper(s.Root()) + "_BULK" }
+// jobsBucket is the key-value bucket with what operators do with many runs.
+func jobsBucket(s wire.Subjects) string { return strings.ToUpper(s.Root()) + "_BULK" }
 
 // jobsKept is how long a job is kept.
 const jobsKept = 90 * days.Day
@@ -28,7 +28,7 @@ type Jobs struct{ kv jetstream.KeyValue }
 
 // OpenJobs opens the bucket, and makes it where it is not there yet.
 func OpenJobs(ctx context.Context, c *broker.Conn) (Jobs, error) {
-	name := JobsBucket(c.Subjects())
+	name := jobsBucket(c.Subjects())
 	if err := provision.Bucket(ctx, c, name, jobsKept); err != nil {
 		return Jobs{}, err
 	}

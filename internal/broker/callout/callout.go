@@ -20,8 +20,8 @@ import (
 	"agentd/sdk"
 )
 
-// Life is how long a connection counts. Whoever was taken out of a group has no further one.
-const Life = 15 * time.Minute
+// life is how long a connection counts. Whoever was taken out of a group has no further one.
+const life = 15 * time.Minute
 
 const (
 	// requests is where a server asks.
@@ -127,7 +127,7 @@ func person(ctx context.Context, request *jwt.AuthorizationRequestClaims, key Ke
 	}
 	user := jwt.NewUserClaims(request.UserNkey)
 	user.Name, user.Audience = p.Name, p.Account
-	user.Expires = time.Now().Add(Life).Unix()
+	user.Expires = time.Now().Add(life).Unix()
 	user.Pub.Allow.Add(p.Publish...)
 	user.Sub.Allow.Add(p.Subscribe...)
 	return user, nil

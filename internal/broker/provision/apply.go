@@ -27,6 +27,9 @@ type Broker interface {
 	Subjects() wire.Subjects
 	// Layout is how streams are divided that are there; the zero value is that there are none.
 	Layout(context.Context) (streams.Layout, error)
+	// HasStream reports whether the stream of a zone exists that no layout divides, and HasConsumer whether a consumer does.
+	HasStream(context.Context, streams.Zone) (bool, error)
+	HasConsumer(context.Context, streams.ConsumerRef) (bool, error)
 	// Refillable reports whether workers notice that the server was started again, and bring back what it has forgotten.
 	Refillable() bool
 }
@@ -95,7 +98,7 @@ func (t *target) eachStep(ctx context.Context, p Plan, take func(step) (Change, 
 		return nil, err
 	}
 	if !p.Cold { // what was archived is looked after, whether or not more is
-		if p.Cold, err = t.has(ctx, streams.Cold); err != nil {
+		if p.Cold, err = t.HasStream(ctx, streams.Cold); err != nil {
 			return nil, err
 		}
 	}
@@ -341,19 +344,6 @@ func filtersOf(c jetstream.ConsumerConfig) []string {
 		return []string{c.FilterSubject}
 	}
 	return c.FilterSubjects
-}
-
-// has reports whether the stream of a zone exists that no layout divides.
-func (t *target) has(ctx context.Context, z streams.Zone) (bool, error) {
-	name := streams.Name(t.subjects, z)
-	_, err := t.js.Stream(ctx, name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("look for stream %s: %w", name, err)
-	}
-	return true, nil
 }
 
 // Index makes the stream of the documents of the index of runs, for whoever asks for that index. It may be repeated.

@@ -274,14 +274,11 @@ func Problem(findings []finding.Finding) error {
 // MissingConsumers are those of refs that do not exist.
 func MissingConsumers(ctx context.Context, b Broker, refs ...streams.ConsumerRef) ([]streams.ConsumerRef, error) {
 	there, err := atonce.Take(len(refs), func(i int) (bool, error) {
-		_, err := b.JetStream().Consumer(ctx, streams.Name(b.Subjects(), refs[i].Zone), refs[i].Name)
-		if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
-			return false, nil
-		}
+		exists, err := b.HasConsumer(ctx, refs[i])
 		if err != nil {
 			err = fmt.Errorf("look for consumer %s: %w", refs[i].Name, err)
 		}
-		return err == nil, err
+		return exists, err
 	})
 	if err != nil {
 		return nil, err

@@ -121,6 +121,11 @@ func (o *Options) stream(ctx context.Context, r provision.Remake) (none provisio
 		return none, err
 	}
 	if r.There != nil {
+		if backup != nil { // one that somebody has made anew is not to take its place
+			if err := o.holds(ctx, r.Name, dir, backup); err != nil {
+				return none, err
+			}
+		}
 		if backup, err = o.backUp(ctx, r, dir); err != nil {
 			return none, err
 		}
@@ -188,8 +193,8 @@ func (o *Options) backUp(ctx context.Context, r provision.Remake, dir string) (*
 	return nil, sdk.Errorf(sdk.CodeUnavailable, "somebody publishes to stream %s: stop all workers, and run the command again", r.Name)
 }
 
-// restored removes the backup of a stream that has what was in it.
-func (o *Options) restored(ctx context.Context, name, dir string, backup *manifest) error {
+// holds returns nil for a stream that has got as far as its backup, or what a person is to decide.
+func (o *Options) holds(ctx context.Context, name, dir string, backup *manifest) error {
 	stream, err := o.Conn.JetStream().Stream(ctx, name)
 	if err != nil {
 		return fmt.Errorf("look at stream %s: %w", name, err)
@@ -197,6 +202,14 @@ func (o *Options) restored(ctx context.Context, name, dir string, backup *manife
 	if last := stream.CachedInfo().State.LastSeq; last < backup.State.LastSequence {
 		return sdk.Errorf(sdk.CodeConfig, "stream %s was made anew by somebody else: its last sequence is %d, that of the backup in %s is %d; "+
 			"delete the stream to have the backup restored, or the backup to go on without it", name, last, dir, backup.State.LastSequence)
+	}
+	return nil
+}
+
+// restored removes the backup of a stream that has what was in it.
+func (o *Options) restored(ctx context.Context, name, dir string, backup *manifest) error {
+	if err := o.holds(ctx, name, dir, backup); err != nil {
+		return err
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("remove the backup of stream %s: %w", name, err)

@@ -285,21 +285,28 @@ func TestStreams_KnowWhichBackupsAreOver(t *testing.T) {
 	}
 }
 
-// Somebody provisions while a backup waits to be restored: nothing is thrown away.
+// Somebody provisions while a backup waits to be restored, with the settings that are to be or those that were: nothing is thrown away.
 func TestStreams_SayThatSomebodyElseMadeThem(t *testing.T) {
 	t.Parallel()
-	s := start(t)
-	s.call("call")
-	s.interrupt("restoring AGENTD_OUT")
-	_, err := provision.Apply(t.Context(), s.conn, s.Plan)
-	s.check(err)
-	_, err = Streams(t.Context(), s.Options)
-	if err == nil || !strings.Contains(err.Error(), "AGENTD_OUT was made anew by somebody else") {
-		t.Fatalf("it says %v", err)
-	}
-	s.check(remove(t.Context(), s.conn.JetStream(), "AGENTD_OUT"))
-	if got := s.rebuild(); got != allThree || s.called() != "1 call" {
-		t.Errorf("it says %q, and the stream has %s", got, s.called())
+	for _, mode := range []streams.PersistMode{streams.PersistAsync, streams.PersistDefault} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			s := start(t)
+			s.call("call")
+			s.interrupt("restoring AGENTD_OUT")
+			plan := s.Plan
+			plan.PersistMode = mode
+			_, err := provision.Apply(t.Context(), s.conn, plan)
+			s.check(err)
+			_, err = Streams(t.Context(), s.Options)
+			if err == nil || !strings.Contains(err.Error(), "AGENTD_OUT was made anew by somebody else") {
+				t.Fatalf("it says %v", err)
+			}
+			s.check(remove(t.Context(), s.conn.JetStream(), "AGENTD_OUT"))
+			if got := s.rebuild(); got != allThree || s.called() != "1 call" {
+				t.Errorf("it says %q, and the stream has %s", got, s.called())
+			}
+		})
 	}
 }
 
