@@ -14,9 +14,11 @@ from . import wire
 from .answers import PERMISSION, PLAN, QUESTION, TURN, answered, check_decision, decided
 from .errors import AgentdError, RunFailed, Unavailable
 from .limits import limits
-from .transport import Transport
+from .transport import Message, Transport
 
 ASK_AGAIN, WATCH_EVERY = 1.0, 5.0
+# Begins the types of live events.
+LIVE = "agentd.live."
 # How long workers know of an announcement.
 WATCH_LASTS = 15.0
 # How long a run's outcome is waited for before it is looked for, at first and in the end: it is told before it is stored, and that may be missed.
@@ -141,10 +143,9 @@ class Client:
                     message = await subscription.next(ASK_AGAIN)
                 except TimeoutError:
                     continue
-                # Whoever may make a consumer may have other messages delivered here: they keep the subject that they came on.
-                if message.subject != subscription.subject:
+                live = _heard(message, subscription.subject)
+                if live is None:
                     continue
-                live = _live(json.loads(message.data))
                 if live.ephemeral:
                     yield live
                 elif live.mark > at:
@@ -384,9 +385,19 @@ def _purged(run: Run, status: dict[str, Any]) -> AgentdError:
     return AgentdError("unknown_run", f"run {run.name} is done ({status['reason']}), and its history was removed")
 
 
+def _heard(message: Message, subject: str) -> Live | None:
+    """The live event in a message on a subject; None is of what is none. Whoever may make a consumer may have other messages delivered there,
+    which keep the subject that they came on, and the server itself answers a request on whatever reply subject that names."""
+    try:
+        event = json.loads(message.data) if message.subject == subject else None
+    except ValueError:
+        return None
+    return _live(event) if isinstance(event, dict) and str(event.get("type")).startswith(LIVE) else None
+
+
 def _live(event: dict[str, Any]) -> Live:
     return Live(
-        event["type"].removeprefix("agentd.live."), event.get("data") or {}, (event.get("rev", 0), event.get("i", 0)),
+        event["type"].removeprefix(LIVE), event.get("data") or {}, (event.get("rev", 0), event.get("i", 0)),
         event.get("ephemeral") is True, event,
     )
 

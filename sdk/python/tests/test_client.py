@@ -21,8 +21,8 @@ def status(**members):
     return Message("", json.dumps({"run": "trip", "status": "running", **members}).encode())
 
 
-def milestone(rev, kind, i=0, count=1):
-    return {"type": f"agentd.live.{kind}", "rev": rev, "i": i, "count": count, "data": {}}
+def milestone(rev, kind, i=0, count=1, data=None):
+    return {"type": f"agentd.live.{kind}", "rev": rev, "i": i, "count": count, "data": data or {}}
 
 
 class Subscription:
@@ -206,6 +206,17 @@ class Following(unittest.IsolatedAsyncioTestCase):
             stream = connection.subscriptions[0]
             for subject, event in (("agentd.in.local.other", {}), (stream.subject, milestone(1, "run.finished"))):
                 stream.messages.put_nowait(Message(subject, json.dumps(event).encode()))
+            self.assertEqual(await following, ["run.finished"])
+
+    async def test_what_the_server_has_put_there_is_not_told(self):
+        connection = Connection(plain=[status()])
+        following = asyncio.create_task(self.told(connection))
+        async with asyncio.timeout(60):
+            while not connection.requested:
+                await asyncio.sleep(0)
+            stream = connection.subscriptions[0]
+            for body in (b"", b"+OK", b"7", b"[]", b'{"stream":"AGENTD_START","seq":7}', b'{"type":7}', json.dumps(milestone(1, "run.finished")).encode()):
+                stream.messages.put_nowait(Message(stream.subject, body))
             self.assertEqual(await following, ["run.finished"])
 
 
