@@ -71,6 +71,19 @@ test("what somebody has delivered there is not told", async () => {
   await following.return();
 });
 
+test("what became of an answer is told for so long", async (t) => {
+  t.mock.timers.enable({ apis: ["Date", "setInterval", "setTimeout"], now: 0 });
+  const told = (data) => [{ ...live("question.answered", 1), data }], id = "c1-answer-0f";
+  assert.equal((await new Client(silent(() => told({ question: "c1", event: id }))).outcome(run, id)).state, "counted");
+  const nc = silent(() => told({ question: "c1", event: "another" })), outcome = new Client(nc).outcome(run, id, { timeout: 7000 });
+  while (nc.asked === 0) await turn();
+  await turn();
+  t.mock.timers.tick(7000);
+  assert.equal((await outcome).state, "sent");
+  assert.equal(nc.subscribed, 0);
+  await assert.rejects(new Client(silent(() => ({ headers: { get: () => "permission_denied" } }))).outcome(run, id), { code: "permission_denied" });
+});
+
 /** Follows a run, in which nothing happens, until the first question about it is answered. */
 async function followed(nc, options) {
   const following = new Client(nc).follow(run, undefined, options), next = following.next();

@@ -8,10 +8,10 @@ import contextlib
 import json
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, AsyncIterator, Mapping, Sequence
+from typing import Any, AsyncGenerator, AsyncIterator, Mapping, Sequence
 
 from . import wire
-from .answers import PERMISSION, PLAN, QUESTION, TURN, answered, check_decision, decided
+from .answers import PERMISSION, PLAN, QUESTION, TURN, Awaited, Outcome, answered, check_decision, decided
 from .errors import AgentdError, RunFailed, Unavailable
 from .limits import limits
 from .transport import Message, Transport
@@ -101,7 +101,7 @@ class Client:
             if not cursor:
                 return
 
-    async def follow(self, run: Run, after: tuple[int, int] = (0, 0)) -> AsyncIterator[Live]:
+    async def follow(self, run: Run, after: tuple[int, int] = (0, 0)) -> AsyncGenerator[Live, None]:
         """Every milestone after the mark, once and in order, and ephemeral events as they come; until the run's end.
 
         Raises AgentdError: unknown_run for a run whose history was removed, permission_denied for one that the principal may not see.
@@ -247,7 +247,7 @@ class Client:
         """Answers the open question or turn of a run, or the one of several that call names. Returns the id of the answer.
 
         data is what the form of the question asks for, or the answer as it is on the wire, in place of a text; end ends a conversation
-        after the text. It returns when the broker has stored the answer: follow tells whether it counts. Raises AgentdError:
+        after the text. It returns when the broker has stored the answer: outcome tells whether it counts. Raises AgentdError:
         contract_violation, unknown_run.
         """
         asked = self._only(await self.asked(run), call, QUESTION, TURN)
@@ -259,12 +259,23 @@ class Client:
 
         args of a plan are its steps as they are to be done (docs/planning.md#approval-by-people). On a request for several calls, calls
         are those that it is about, as [{"call": id}], or all=True. The decision is on the arguments that the request shows now, unless
-        args_sha256 says on which. Returns the id of the decision when the broker has stored it: follow tells whether it counts. Raises
+        args_sha256 says on which. Returns the id of the decision when the broker has stored it: outcome tells whether it counts. Raises
         AgentdError: decision_refused, unknown_run.
         """
         check_decision(decision)
         asked = self._only(await self.asked(run), request, PERMISSION, PLAN)
         return await self._reply(run, asked, "agentd.permission.decided", decided(asked["asked"], decision, terms))
+
+    async def outcome(self, run: Run, event: str, timeout: float = 10.0) -> Outcome:
+        """What a run made of an answer or a decision, by the id that answer or decide has returned. Where that is not known in time, or before
+        the run's end, it is sent. Raises as follow does."""
+        awaited = Awaited(event)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout), contextlib.aclosing(self.follow(run)) as following:
+                async for live in following:
+                    if outcome := awaited.told(live.type, live.data):
+                        return outcome
+        return Outcome("sent")
 
     @staticmethod
     def _only(asked: Sequence[dict[str, Any]], call: str, *types: str) -> dict[str, Any]:
