@@ -45,10 +45,12 @@ func (c *Conn) DeadLetter(ctx context.Context, d Delivery, reason sdk.Code, deta
 	return c.deadLetter(ctx, subject, d.Subject(), d.Headers(), d.Data(), reason, detail)
 }
 
-// DeadCall is DeadLetter for a service of a contract in a domain.
+// DeadCall is DeadLetter for a service of a contract in a domain. The error is CodePermissionDenied where its user may not store it.
 func (c *Conn) DeadCall(ctx context.Context, d Delivery, domain, contractType string, reason sdk.Code, detail string) error {
 	subject := c.subjects.DeadCall(reason, d.Stream(), d.Sequence(), domain, contractType)
-	return c.deadLetter(ctx, subject, d.Subject(), d.Headers(), d.Data(), reason, detail)
+	ctx, explain, stop := c.refusals.until(ctx, subject)
+	defer stop()
+	return explain(c.deadLetter(ctx, subject, d.Subject(), d.Headers(), d.Data(), reason, detail))
 }
 
 // Contest stores an event that could not be published because another one is on its subject, as a dead letter with

@@ -85,7 +85,8 @@ func (f *Following) Missed() {
 // Follow yields every milestone of a run after the mark, each once and in order, and the ephemeral events (fragments of
 // replies, progress) as they come, some of which may be lost. It ends after the run's end. Whoever was interrupted goes on with
 // the mark of the last milestone. The error, after which it ends too, is the context's, sdk.CodeUnknownRun for a run whose history was
-// removed, sdk.CodePermissionDenied for one that the client may not see, or sdk.CodeUnavailable after Close.
+// removed, sdk.CodePermissionDenied for one that the client may not see, sdk.CodeUnavailable after Close, or what else no further question
+// would mend; while workers, or what they need, are away, it waits.
 func (c *Client) Follow(ctx context.Context, run Run, after wire.Mark) iter.Seq2[wire.Live, error] {
 	return func(yield func(wire.Live, error) bool) {
 		f, err := c.listen(ctx, run)
@@ -144,9 +145,10 @@ func (f *Following) Events(ctx context.Context, after wire.Mark, handle func(wir
 	}
 }
 
-// passes reports whether a question about a run may be answered later: who answers is away, or what it needs is.
+// passes reports whether a question about a run may be answered later: who answers is away, or what it needs is. An answer that cannot be
+// read, and whatever else has no code, would be the same each time.
 func passes(err error) bool {
-	return isUnavailable(err) || sdk.AsError(err).Code == sdk.CodeInternal
+	return isUnavailable(err) || errors.Is(err, &sdk.Error{Code: sdk.CodeInternal})
 }
 
 // hear returns the next live event, or nil when something may have been missed.

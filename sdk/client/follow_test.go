@@ -4,8 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"agentd/sdk"
 	"agentd/sdk/client"
@@ -91,5 +96,48 @@ func TestFollow_EndsWhereTheHistoryIsGone(t *testing.T) {
 	}
 	if !errors.Is(ended, &sdk.Error{Code: sdk.CodeUnknownRun}) {
 		t.Errorf("a run whose history is gone: %v", ended)
+	}
+}
+
+// failing is a connection on which a question about a run has an error, once or again and again. Then the run has ended.
+type failing struct {
+	gone
+	err   error
+	times int
+}
+
+func (f *failing) Ask(_ context.Context, _ string, _ wire.Query, answer any) error {
+	if f.times--; f.times >= 0 {
+		return fmt.Errorf("ask: %w", f.err)
+	}
+	answer.(*wire.RunStatus).Milestones = []wire.Live{{Revision: 1, Count: 1, Type: wire.MilestoneFinished}}
+	return nil
+}
+
+// What may pass is waited for. Whatever else goes wrong is told whoever follows, and not tried for ever.
+func TestFollow_AsksAgainWhereThatMayHelp(t *testing.T) {
+	t.Parallel()
+	unreadable := errors.New("unexpected end of JSON input")
+	for _, c := range []struct {
+		failing
+		want error
+	}{
+		{failing{err: sdk.Errorf(sdk.CodeInternal, "the store is away"), times: 3}, nil},
+		{failing{err: sdk.Errorf(sdk.CodeUnavailable, "no worker answers"), times: 3}, nil},
+		{failing{err: nats.ErrReconnectBufExceeded, times: 3}, nil},
+		{failing{err: unreadable, times: always}, unreadable},
+		{failing{err: nats.ErrMaxPayload, times: always}, nats.ErrMaxPayload},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+			defer stop()
+			var ended error
+			for _, err := range client.New(&c.failing, client.Options{}).Follow(ctx, client.Run{Agent: "desk", Name: "one"}, wire.Mark{}) {
+				ended = err
+			}
+			if !errors.Is(ended, c.want) {
+				t.Errorf("after %v, it ends with %v", c.err, ended)
+			}
+		})
 	}
 }

@@ -9,6 +9,8 @@ const DECISIONS = ["allow", "deny", "ask", "result"];
 // The other members of a decision, and those of what it says of one of several calls.
 const TERMS = ["args_sha256", "calls", "all", "scope", "pattern", "args", "result", "reason", "uses", "expires"];
 const CALL_TERMS = ["call", "args_sha256", "decision", "args", "result", "reason"];
+// Milestones that tell the answer to a call.
+const RESULTS = ["call.result", "question.answered", "conversation.answer"];
 // Data of an answer to a question that has no other members is as it is on the wire; other data is what a form was filled in with.
 const ANSWERED = ["answer", "action", "content"];
 
@@ -79,6 +81,46 @@ export function only(run, waiting, call, ...types) {
   let why = `waits for ${meant.length} answers; name the call`;
   if (meant.length === 0) why = call ? `does not wait for an answer to ${call}, or no longer` : "does not wait for an answer";
   throw new AgentdError("unknown_run", `run ${run.name} ${why}`);
+}
+
+/** What became of an answer, in the form that Client.outcome has. */
+const outcome = (state, known = {}) => ({ state, refused: "", open: false, allowed: 0, quorum: 0, rest: 0, queued: false, undecided: 0, ...known });
+
+/** What the milestones of a run tell of one answer, which has an id of Client.answer or Client.decide. */
+export class Awaited {
+  #event;
+  #call;
+  #decided = [];
+
+  constructor(event) {
+    this.#event = event;
+    this.#call = wire.callOf(event.replace(/-answer-[^-]*$/, ""))?.call;
+  }
+
+  /** What is known of an answer that is stored. */
+  static sent = outcome("sent");
+
+  /** What became of the answer, where this milestone is the last that had to be told of it; undefined else. */
+  told(type, data) {
+    if (type === "permission.decided" && data.decision.event === this.#event) {
+      this.#decided.push(data); // of each call that the decision is on
+      return data.more ? undefined : decided(this.#decided);
+    }
+    if (!RESULTS.includes(type)) return undefined;
+    if (data.event === this.#event) return outcome("counted");
+    // A call has one result: after somebody else's, or the end of the wait for one, this one comes too late.
+    return this.#call && (data.question || data.call) === this.#call ? Awaited.sent : undefined;
+  }
+}
+
+/** What became of a decision by what became of it for each call: it counts where it counts for one. */
+function decided(told) {
+  const counted = told.filter(({ decision }) => !decision.refused), most = (name) => Math.max(0, ...counted.map((d) => d[name] ?? 0));
+  const refused = told.find(({ decision }) => decision.refused)?.decision.refused, rest = told.at(-1).rest ?? 0, quorum = most("quorum");
+  return outcome(counted.length > 0 ? "counted" : "refused", {
+    refused: refused ?? "", open: counted.length === 0 || quorum > 0 || rest > 0, allowed: most("allowed"), quorum, rest,
+    queued: counted.some(({ queued }) => queued), undecided: most("undecided"),
+  });
 }
 
 const violation = (message) => new AgentdError("contract_violation", message);

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 import { headers as newHeaders } from "@nats-io/transport-node";
 
-import { PERMISSION, PLAN, QUESTION, TURN, decisionOn, input, only, replyTo } from "./answers.js";
+import { Awaited, PERMISSION, PLAN, QUESTION, TURN, decisionOn, input, only, replyTo } from "./answers.js";
 import { AgentdError, RunFailed, Unavailable } from "./errors.js";
 import { Following, told, unlessAborted } from "./following.js";
 import { attributesOf } from "./starting.js";
@@ -169,8 +169,8 @@ export class Client {
 
   /**
    * Answers the open question or turn of a run, or the one of several that call names. data is in place of a text: what the question's form
-   * is filled in with, or as docs/wire.md#people has it. Returns the id of the answer when the broker has stored it; whether the run takes
-   * it is the run's to say. Throws AgentdError: contract_violation for an answer that is none.
+   * is filled in with, or as docs/wire.md#people has it. Returns the id of the answer when the broker has stored it; outcome tells whether
+   * the run takes it. Throws AgentdError: contract_violation for an answer that is none.
    */
   async answer(run, text, { call = "", end = false, data } = {}) {
     const asked = only(run, await this.asked(run), call, QUESTION, TURN);
@@ -182,11 +182,30 @@ export class Client {
    * Decides a permission request, or on a plan: allow, deny, ask or result; terms are those of docs/permissions.md#the-decision, where
    * args of a plan are its steps as they are to be done (docs/planning.md#approval-by-people). The decision is on the arguments that the
    * request shows now, unless args_sha256 says on which; on a request for several calls it names calls, or all. Returns the id of the
-   * decision when the broker has stored it; whether it counts is the run's to say. Throws AgentdError: decision_refused.
+   * decision when the broker has stored it; outcome tells whether it counts. Throws AgentdError: decision_refused.
    */
   async decide(run, decision, { request = "", ...terms } = {}) {
     const asked = only(run, await this.asked(run), request, PERMISSION, PLAN);
     return this.#reply(run, asked, "agentd.permission.decided", decisionOn(asked.asked, { decision, ...terms }));
+  }
+
+  /**
+   * What a run made of an answer or a decision, by the id that answer or decide has returned. Its state is counted; refused, which refused says
+   * why; or sent, of which no more is known in so many milliseconds than that it is stored. Throws as follow does.
+   */
+  async outcome(run, id, { timeout = 10_000 } = {}) {
+    const awaited = new Awaited(id), late = new AbortController(), timer = setTimeout(() => late.abort(), timeout);
+    try {
+      for await (const { type, data } of this.follow(run, undefined, { signal: late.signal })) {
+        const known = awaited.told(type, data);
+        if (known) return known;
+      }
+    } catch (error) {
+      if (!late.signal.aborted || error !== late.signal.reason) throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+    return Awaited.sent;
   }
 
   async #reply(run, asked, type, data) {

@@ -3,6 +3,8 @@ import { Unavailable } from "./errors.js";
 import * as wire from "./wire.js";
 
 const ASK_AGAIN = 1000, BUFFER = 1024, WATCH_EVERY = 5000;
+// Begins the types of live events.
+const LIVE = /^agentd\.live\./;
 // How long workers remember that somebody reads.
 const WATCH_LASTS = 15_000;
 
@@ -69,7 +71,8 @@ export class Following {
   async *#heard() {
     if (this.#waiting.length === 0) await this.#news();
     for (let m; !this.#lost && !this.#over && (m = this.#waiting.shift()); ) {
-      const live = told(m.json()), at = this.#at;
+      const live = liveIn(m), at = this.#at;
+      if (!live) continue;
       if (live.ephemeral) yield live;
       else if (live.rev < at.rev || (live.rev === at.rev && live.i <= at.i)) continue;
       else if ((live.rev === at.rev && live.i === at.i + 1) || (this.#whole && live.rev === at.rev + 1 && live.i === 0)) yield this.#tell(live);
@@ -146,8 +149,18 @@ export async function unlessAborted(signal, promise) {
   }
 }
 
+/** The live event in a message; null of what is none: the server itself answers a request on whatever reply subject that names. */
+function liveIn(message) {
+  try {
+    const event = message.json();
+    return LIVE.test(event?.type) ? told(event) : null;
+  } catch {
+    return null;
+  }
+}
+
 /** An event that workers tell, as who follows a run sees it. */
 export function told(event) {
   const { type, data = {}, rev = 0, i = 0, ephemeral = false } = event;
-  return { type: type.replace(/^agentd\.live\./, ""), data, rev, i, ephemeral, event };
+  return { type: type.replace(LIVE, ""), data, rev, i, ephemeral, event };
 }

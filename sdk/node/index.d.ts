@@ -161,6 +161,23 @@ export interface Terms {
   expires?: number;
 }
 
+/**
+ * What a run made of an answer or a decision: counted; refused, which refused says why; or sent, of which no more is known than that it is stored:
+ * no worker has come to it yet, it came too late, or it became a dead letter. open says that the call still waits: for a decision that counts, for
+ * further approvers where allowed of a quorum have allowed it, or for decisions on the rest, the calls of the same request. A call that is queued
+ * is allowed and waits for its turn in the round, of which so many requests are undecided.
+ */
+export interface Outcome {
+  state: "counted" | "refused" | "sent";
+  refused: string;
+  open: boolean;
+  allowed: number;
+  quorum: number;
+  rest: number;
+  queued: boolean;
+  undecided: number;
+}
+
 export type Decision = "allow" | "deny" | "ask" | "result";
 
 /** Its methods throw AgentdError, at once for what no run could use: invalid_event, contract_violation, message_refused, decision_refused. */
@@ -178,8 +195,10 @@ export class Client {
   send(run: Run, text: string): Promise<void>;
   cancel(run: Run, reason?: string): Promise<void>;
   asked(run: Run): Promise<Asked[]>;
-  /** The id of the answer, which is stored; follow tells whether the run takes it. data is in place of a text. */
+  /** The id of the answer, which is stored; outcome tells whether the run takes it. data is in place of a text. */
   answer(run: Run, text: string | undefined, options?: { call?: string; end?: boolean; data?: Json }): Promise<string>;
-  /** The id of the decision, which is stored; follow tells whether it counts. */
+  /** The id of the decision, which is stored; outcome tells whether it counts. */
   decide(run: Run, decision: Decision, terms?: Terms): Promise<string>;
+  /** What a run made of the answer or decision with an id. timeout, 10,000 milliseconds by default, is how long it is waited for. */
+  outcome(run: Run, id: string, options?: { timeout?: number }): Promise<Outcome>;
 }

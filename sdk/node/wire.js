@@ -185,10 +185,11 @@ export function decode(message) {
   } catch (cause) {
     throw new AgentdError("invalid_event", `the body is not a CloudEvent in structured mode: ${cause.message}`, { cause });
   }
-  const named = isObject(event) && ["id", "source", "type"].every((name) => typeof event[name] === "string" && event[name] !== "");
-  if (!named || event.specversion !== "1.0") throw new AgentdError("invalid_event", "the event lacks id, source, type or specversion 1.0");
-  if (event.data != null && !isObject(event.data)) throw new AgentdError("invalid_event", "$.data: expected an object");
-  return { ...event, data: event.data ?? {} };
+  if (!isObject(event) || event.specversion !== "1.0") throw new AgentdError("invalid_event", "the event lacks specversion 1.0");
+  const { data, ...attributes } = event, faults = attributeFaults(attributes);
+  if (data != null && !isObject(data)) faults.push({ path: "$.data", expected: "an object", got: kind(data) });
+  if (faults.length > 0) throw new AgentdError("invalid_event", `the event cannot be read: ${listed(faults)}`, { faults });
+  return { ...event, data: data ?? {} };
 }
 
 /** When a time of RFC 3339 is, in Unix milliseconds; NaN of what is none, such as 5, in which Date.parse sees a year. */

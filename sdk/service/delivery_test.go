@@ -428,6 +428,39 @@ func TestServe_GarbageIsDeadLettered(t *testing.T) {
 	w.settled(s)
 }
 
+// Garbage keeps one slot while nobody takes dead letters, however long that is, and calls are answered beside it.
+func TestServe_GarbageThatNobodyDeadLetters(t *testing.T) {
+	t.Parallel()
+	e := newSecured(t, func(line string) bool {
+		return !strings.Contains(line, `{service: {account: AGENTD, subject: "agentd.dlq.`)
+	})
+	e.s.slots = 2
+	Handle(e.s, sunny)
+	e.run(Server{conn: e.as("weather:cold"), Grace: time.Millisecond}, e.s)
+	if _, err := e.conn.JetStream().Publish(e.context(), e.conn.Subjects().Call(e.newCall(e.s, `{}`).address), nil); err != nil {
+		t.Fatal(err)
+	}
+	e.eventually("it is to be dead-lettered", func() bool { return e.log.contains("is dead-lettered") })
+	e.leases(3)
+	e.wantText(e.call(e.s, `{"city":"Bern"}`), "sunny in Bern")
+}
+
+// Whose user may not store dead letters passes garbage over.
+func TestServe_GarbageThatMayNotBeDeadLettered(t *testing.T) {
+	t.Parallel()
+	e := newSecured(t, func(line string) bool { return !strings.Contains(line, "agentd.dlq.") })
+	Handle(e.s, sunny)
+	e.run(Server{conn: e.as("weather:cold")}, e.s)
+	if _, err := e.conn.JetStream().Publish(e.context(), e.conn.Subjects().Call(e.newCall(e.s, `{}`).address), nil); err != nil {
+		t.Fatal(err)
+	}
+	e.settled(e.s)
+	if !e.log.contains("does not let this user publish on agentd.dlq.invalid_event.agentd_out.1.local.weather_forecast") {
+		t.Error("nobody is told")
+	}
+	e.wantText(e.call(e.s, `{"city":"Bern"}`), "sunny in Bern")
+}
+
 func TestRun_TwoServicesInOneProgram(t *testing.T) {
 	t.Parallel()
 	g := newGate("slow")

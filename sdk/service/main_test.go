@@ -183,7 +183,10 @@ func (w *world) connect() *broker.Conn {
 // be repeated and is called at the end of the test.
 func (w *world) run(o Server, services ...*Service) (stop func()) {
 	w.t.Helper()
-	o.conn, o.Logger = w.connect(), w.log.logger()
+	o.Logger = w.log.logger()
+	if o.conn == nil {
+		o.conn = w.connect()
+	}
 	if o.heartbeat == 0 {
 		o.heartbeat = w.ackWait / 10
 	}
@@ -331,7 +334,7 @@ func (w *world) leases(n int) {
 	ctx, stop := context.WithCancel(w.context())
 	defer stop()
 	expired := false
-	w.connect().Consume(ctx, broker.ConsumeOptions{
+	w.conn.Consume(ctx, broker.ConsumeOptions{
 		Consumers: []streams.ConsumerRef{streams.ServiceConsumer("", controlType)},
 		Handle: func(_ context.Context, d broker.Delivery) {
 			if d.Delivered() <= n {

@@ -194,16 +194,23 @@ func (s *serving) ack(d broker.Delivery) {
 	}
 }
 
-// reject dead-letters what is not a call and acknowledges it.
+// reject dead-letters what is not a call and acknowledges it. Where the user may not store dead letters, the log alone tells of it.
 func (s *serving) reject(ctx context.Context, d broker.Delivery, problem error) {
 	s.log.Warn("message is not a call and is dead-lettered", "subject", d.Subject(), "error", problem)
+	stop := s.extend(d) // else it comes again while the stream of dead letters is away, and takes one slot after the other
+	defer stop()
 	domain := s.domains[slices.IndexFunc(s.domains, func(domain string) bool { // each has its consumer
 		return streams.ServiceConsumer(domain, s.contract.Type).Name == d.Consumer()
 	})]
-	if err := s.conn.DeadCall(ctx, d, domain, s.contract.Type, sdk.AsError(problem).Code, problem.Error()); err != nil {
+	err := s.conn.DeadCall(ctx, d, domain, s.contract.Type, sdk.AsError(problem).Code, problem.Error())
+	switch {
+	case errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}):
+		s.log.Warn("message is passed over, as this user may not store dead letters", "subject", d.Subject(), "error", err)
+	case err != nil:
 		s.log.Error("dead letter could not be stored; it will be tried again", "subject", d.Subject(), "error", err)
 		return
 	}
+	stop()
 	s.ack(d)
 }
 

@@ -327,17 +327,10 @@ const mostTokens = 8
 // may be one that only a later version knows.
 func (s Subjects) Parse(subject string) (Address, error) {
 	bad := func() error { return sdk.Errorf(sdk.CodeInvalidEvent, "%q is not one of agentd's subjects", subject) }
-	root, rest, ok := strings.Cut(subject, ".")
-	if !ok || root != s.root || len(subject) > 1024 {
-		return Address{}, bad()
-	}
 	var list [mostTokens]string
-	tokens := list[:0]
-	for t := range strings.SplitSeq(rest, ".") {
-		if !IsToken(t, longestName) || len(tokens) == mostTokens {
-			return Address{}, bad()
-		}
-		tokens = append(tokens, t)
+	tokens, ok := s.tokens(list[:0], subject)
+	if !ok {
+		return Address{}, bad()
 	}
 	a := Address{Kind: Kind(tokens[0])}
 	t := tokens[1:]
@@ -386,6 +379,21 @@ func (s Subjects) Parse(subject string) (Address, error) {
 		return Address{}, bad()
 	}
 	return a, nil
+}
+
+// tokens appends the tokens of a subject that follow the root; ok is false where they are none of agentd's, or too many.
+func (s Subjects) tokens(list []string, subject string) (tokens []string, ok bool) {
+	root, rest, ok := strings.Cut(subject, ".")
+	if !ok || root != s.root || len(subject) > 1024 {
+		return nil, false
+	}
+	for t := range strings.SplitSeq(rest, ".") {
+		if !IsToken(t, longestName) || len(list) == mostTokens {
+			return nil, false
+		}
+		list = append(list, t)
+	}
+	return list, true
 }
 
 // valid reports whether the partition is the one of the token.

@@ -17,6 +17,41 @@ import (
 	"agentd/sdk/wire"
 )
 
+// What a run makes of an answer or a decision, clients of our packages in other languages are told by its id, at once and later.
+func TestSDKs_Outcome(t *testing.T) {
+	t.Parallel()
+	for name, client := range map[string]func(*testing.T) command{
+		"python": func(t *testing.T) command { return pythonSDKClient(t, "outcome_sdk.py") },
+		"node":   func(t *testing.T) command { return nodeSDKClient(t, "outcome_sdk.mjs") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newServer(t, docContract(t))
+			spec := desk(w.contract, time.Minute)
+			spec.Builtin = []string{"ask_question"}
+			w.Harness = harness.Start(t, harness.Options{
+				URL: "nats://worker:hot@" + w.host, Agents: []sdk.Agent{{Spec: spec}},
+				Model: sdktest.Script(
+					sdktest.Ask(sdktest.Tool("ask_question", map[string]string{"question": "When?"})),
+					sdktest.Ask(sdktest.Tool("weather_forecast", city("Bern"))), sdktest.Say("done"),
+				),
+			})
+			want := [][]any{
+				{"answered", map[string]any{"state": "counted"}},
+				{"somebody else's", map[string]any{"state": "sent"}},
+				{"for the run", map[string]any{"state": "refused", "refused": `the scope "run+tool" was not offered`, "open": true}},
+				{"denied", map[string]any{"state": "counted"}},
+				{"later", map[string]any{"state": "counted"}},
+				{"of no answer", map[string]any{"state": "sent"}},
+			}
+			if diff := cmp.Diff(want, w.says(client(t))); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			w.NoDeadLetter()
+		})
+	}
+}
+
 // Whoever `agentd nats-config` makes an approver sees a run that somebody else started, decides on what it asks, and follows it to its end.
 func TestSDKs_ApproverOfOthersRuns(t *testing.T) {
 	t.Parallel()

@@ -106,7 +106,7 @@ func nodeSDKFolder(t *testing.T) string {
 	}
 	for _, name := range []string{
 		"answers_sdk.mjs", "client_conformance.mjs", "closed_sdk.mjs", "client_sdk.mjs", "costing_sdk.mjs", "ended_sdk.mjs", "forecast_sdk.mjs",
-		"others_sdk.mjs", "queued_sdk.mjs", "unsendable_sdk.mjs",
+		"others_sdk.mjs", "outcome_sdk.mjs", "queued_sdk.mjs", "unsendable_sdk.mjs",
 	} {
 		source, err := os.ReadFile(filepath.Join("node", name))
 		if err == nil {

@@ -119,7 +119,7 @@ func nobody(err error) bool {
 // Unanswered reports whether an error says that nobody answered who leads what a request was for. What became of the request is unknown.
 func Unanswered(err error) bool {
 	return nobody(err) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) ||
-		errors.Is(err, nats.ErrConnectionReconnecting) || errors.Is(err, nats.ErrDisconnected)
+		errors.Is(err, nats.ErrConnectionReconnecting) || errors.Is(err, nats.ErrDisconnected) || errors.Is(err, nats.ErrReconnectBufExceeded)
 }
 
 // refused reports whether a server answered no.

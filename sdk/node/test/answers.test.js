@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { QUESTION, TURN, decisionOn, only, replyTo } from "../answers.js";
+import { Awaited, QUESTION, TURN, decisionOn, only, replyTo } from "../answers.js";
 import { Client } from "../client.js";
 
 const client = new Client({}, { who: "ann" }); // nothing of it reaches a broker
@@ -83,5 +83,35 @@ test("an answer is to one open call", () => {
   assert.equal(only(run, waiting, "", TURN), waiting[2]);
   for (const [call, types] of [["", [QUESTION]], ["c3", [QUESTION]], ["", ["other"]]]) {
     assert.throws(() => only(run, waiting, call, ...types), { code: "unknown_run" });
+  }
+});
+
+const id = `c1-0-${"a".repeat(26)}`, own = `${id}-r2-answer-0f`;
+const outcome = (state, known) => ({ state, refused: "", open: false, allowed: 0, quorum: 0, rest: 0, queued: false, undecided: 0, ...known });
+
+test("an answer counts where the run took it", () => {
+  for (const [type, data, state] of [
+    ["call.result", { call: id, event: own }, "counted"], ["call.result", { call: id, event: "another" }, "sent"],
+    ["question.answered", { question: id, event: own }, "counted"], ["question.answered", { question: id, call: "c0", error: true }, "sent"],
+    ["conversation.answer", { call: id, event: own }, "counted"], ["conversation.answer", { message: "May" }, undefined],
+    ["call.opened", { call: id, event: own }, undefined], ["call.result", { call: id.replace("c1", "c2"), event: "another" }, undefined],
+    ["question.answered", { question: "q", call: id }, undefined],
+  ]) {
+    assert.deepEqual(new Awaited(own).told(type, data), state && outcome(state), JSON.stringify([type, data]));
+  }
+  assert.equal(new Awaited("mine").told("call.result", { event: "another" }), undefined);
+});
+
+test("a decision counts where it does for one of its calls", () => {
+  const decided = (members, { event = own, refused } = {}) => ({ decision: { event, refused }, ...members });
+  for (const [told, want] of [
+    [[decided({})], outcome("counted")], [[decided({}, { event: "another" })], undefined], [[decided({ more: true })], undefined],
+    [[decided({}, { event: "another", refused: "unsigned" }), decided({ allowed: 1, quorum: 2 })], outcome("counted", { open: true, allowed: 1, quorum: 2 })],
+    [[decided({ queued: true, undecided: 3 })], outcome("counted", { queued: true, undecided: 3 })],
+    [[decided({ rest: 2 }, { refused: "unsigned" })], outcome("refused", { refused: "unsigned", open: true, rest: 2 })],
+    [[decided({ more: true, rest: 2 }), decided({ rest: 1 }, { refused: "late" })], outcome("counted", { refused: "late", open: true, rest: 1 })],
+  ]) {
+    const awaited = new Awaited(own);
+    assert.deepEqual(told.map((data) => awaited.told("permission.decided", data)).at(-1), want, JSON.stringify(told));
   }
 });

@@ -16,7 +16,9 @@ function silent(milestones = () => []) {
     heard: {},
     subscribe(subject, { callback }) {
       nc.subscribed++;
-      nc.heard[subject.split(".")[1]] = (of, event) => callback(null, { subject: of ?? subject, json: () => event });
+      nc.heard[subject.split(".")[1]] = (of, event) => callback(null, {
+        subject: of ?? subject, json: () => (typeof event === "string" ? JSON.parse(event) : event),
+      });
       return { closed: new Promise(() => {}), unsubscribe: () => nc.subscribed-- };
     },
     async request() {
@@ -61,10 +63,25 @@ test("who cannot be told now asks again", async (t) => {
 
 test("what somebody has delivered there is not told", async () => {
   const nc = silent(), { next, following } = await followed(nc);
-  nc.heard.stream("agentd.in.local.other", {});
+  nc.heard.stream("agentd.in.local.other", live("run.started", 1));
+  // The server itself answers a request on whatever reply subject that names.
+  for (const body of ["", "+OK", "7", "null", "[]", '{"stream":"AGENTD_START","seq":7}', '{"type":7}']) nc.heard.stream(undefined, body);
   nc.heard.stream(undefined, live("run.finished", 1));
   assert.equal((await next).value.rev, 1);
   await following.return();
+});
+
+test("what became of an answer is told for so long", async (t) => {
+  t.mock.timers.enable({ apis: ["Date", "setInterval", "setTimeout"], now: 0 });
+  const told = (data) => [{ ...live("question.answered", 1), data }], id = "c1-answer-0f";
+  assert.equal((await new Client(silent(() => told({ question: "c1", event: id }))).outcome(run, id)).state, "counted");
+  const nc = silent(() => told({ question: "c1", event: "another" })), outcome = new Client(nc).outcome(run, id, { timeout: 7000 });
+  while (nc.asked === 0) await turn();
+  await turn();
+  t.mock.timers.tick(7000);
+  assert.equal((await outcome).state, "sent");
+  assert.equal(nc.subscribed, 0);
+  await assert.rejects(new Client(silent(() => ({ headers: { get: () => "permission_denied" } }))).outcome(run, id), { code: "permission_denied" });
 });
 
 /** Follows a run, in which nothing happens, until the first question about it is answered. */

@@ -31,6 +31,18 @@ test("what is not an event is refused", () => {
   }
 });
 
+test("an event whose attributes nobody could carry on is refused", () => {
+  for (const [members, path] of [
+    [{ accesscontrol: 7 }, "$.accesscontrol"], [{ subject: ["a"] }, "$.subject"], [{ traceparent: "a\nb" }, "$.traceparent"], [{ mine: {} }, "$.mine"],
+    [{ id: 7 }, "$.id"], [{ source: "" }, "$.source"], [{ type: null }, "$.type"],
+  ]) {
+    const refused = ({ code, faults }) => code === "invalid_event" && faults.length === 1 && faults[0].path === path;
+    assert.throws(() => wire.decode(Buffer.from(JSON.stringify(event(members)))), refused, path);
+  }
+  const read = event({ subject: null, mine: 1.5, yours: true, data: { a: [1] } });
+  assert.deepEqual(wire.decode(Buffer.from(JSON.stringify(read))), read);
+});
+
 const event = (members) => ({ specversion: "1.0", id: "1", source: "s", type: "t", ...members });
 
 test("what nobody could read is not sent", () => {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from . import wire
@@ -86,3 +87,59 @@ def _on(shown: str, terms: dict[str, Any]) -> dict[str, Any]:
 
 def _refused(why: str) -> AgentdError:
     return AgentdError("decision_refused", why)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run made of an answer or a decision. state is counted; refused, which refused says why; or sent, of which no more is known than
+    that it is stored: no worker has come to it yet, it came too late, or it became a dead letter.
+
+    open says that the call still waits: for a decision that counts, for further approvers where allowed of a quorum have allowed it, or for
+    decisions on the rest, the calls of the same request. A call that is queued is allowed and waits for its turn in the round, of which so
+    many requests are undecided.
+    """
+
+    state: str
+    refused: str = ""
+    open: bool = False
+    allowed: int = 0
+    quorum: int = 0
+    rest: int = 0
+    queued: bool = False
+    undecided: int = 0
+
+
+class Awaited:
+    """What the milestones of a run tell of one answer, which has an id of Client.answer or Client.decide."""
+
+    def __init__(self, event: str):
+        self._event, self._decided = event, []
+        called = wire.call_of(event.rpartition("-answer-")[0])
+        self._call = called[0] if called else None
+
+    def told(self, kind: str, data: dict[str, Any]) -> Outcome | None:
+        """What became of the answer, where this milestone is the last that had to be told of it."""
+        if kind == "permission.decided":
+            if data["decision"].get("event") != self._event:
+                return None
+            self._decided.append(data)  # of each call that the decision is on
+            return None if data.get("more") else _outcome(self._decided)
+        if kind not in ("call.result", "question.answered", "conversation.answer"):
+            return None
+        if data.get("event") == self._event:
+            return Outcome("counted")
+        # A call has one result: after somebody else's, or the end of the wait for one, this one comes too late.
+        late = self._call and (data.get("question") or data.get("call")) == self._call
+        return Outcome("sent") if late else None
+
+
+def _outcome(decided: list[dict[str, Any]]) -> Outcome:
+    """What became of a decision by what became of it for each call: it counts where it counts for one."""
+    refused = [why for d in decided if (why := d["decision"].get("refused"))]
+    counted = [d for d in decided if not d["decision"].get("refused")]
+    allowed, quorum, undecided = (max((d.get(name, 0) for d in counted), default=0) for name in ("allowed", "quorum", "undecided"))
+    rest = decided[-1].get("rest", 0)
+    return Outcome(
+        "counted" if counted else "refused", next(iter(refused), ""), not counted or quorum > 0 or rest > 0, allowed, quorum, rest,
+        any(d.get("queued") for d in counted), undecided,
+    )

@@ -8,15 +8,17 @@ import contextlib
 import json
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, AsyncIterator, Mapping, Sequence
+from typing import Any, AsyncGenerator, AsyncIterator, Mapping, Sequence
 
 from . import wire
-from .answers import PERMISSION, PLAN, QUESTION, TURN, answered, check_decision, decided
+from .answers import PERMISSION, PLAN, QUESTION, TURN, Awaited, Outcome, answered, check_decision, decided
 from .errors import AgentdError, RunFailed, Unavailable
 from .limits import limits
-from .transport import Transport
+from .transport import Message, Transport
 
 ASK_AGAIN, WATCH_EVERY = 1.0, 5.0
+# Begins the types of live events.
+LIVE = "agentd.live."
 # How long workers know of an announcement.
 WATCH_LASTS = 15.0
 # How long a run's outcome is waited for before it is looked for, at first and in the end: it is told before it is stored, and that may be missed.
@@ -99,7 +101,7 @@ class Client:
             if not cursor:
                 return
 
-    async def follow(self, run: Run, after: tuple[int, int] = (0, 0)) -> AsyncIterator[Live]:
+    async def follow(self, run: Run, after: tuple[int, int] = (0, 0)) -> AsyncGenerator[Live, None]:
         """Every milestone after the mark, once and in order, and ephemeral events as they come; until the run's end.
 
         Raises AgentdError: unknown_run for a run whose history was removed, permission_denied for one that the principal may not see.
@@ -141,10 +143,9 @@ class Client:
                     message = await subscription.next(ASK_AGAIN)
                 except TimeoutError:
                     continue
-                # Whoever may make a consumer may have other messages delivered here: they keep the subject that they came on.
-                if message.subject != subscription.subject:
+                live = _heard(message, subscription.subject)
+                if live is None:
                     continue
-                live = _live(json.loads(message.data))
                 if live.ephemeral:
                     yield live
                 elif live.mark > at:
@@ -246,7 +247,7 @@ class Client:
         """Answers the open question or turn of a run, or the one of several that call names. Returns the id of the answer.
 
         data is what the form of the question asks for, or the answer as it is on the wire, in place of a text; end ends a conversation
-        after the text. It returns when the broker has stored the answer: follow tells whether it counts. Raises AgentdError:
+        after the text. It returns when the broker has stored the answer: outcome tells whether it counts. Raises AgentdError:
         contract_violation, unknown_run.
         """
         asked = self._only(await self.asked(run), call, QUESTION, TURN)
@@ -258,12 +259,23 @@ class Client:
 
         args of a plan are its steps as they are to be done (docs/planning.md#approval-by-people). On a request for several calls, calls
         are those that it is about, as [{"call": id}], or all=True. The decision is on the arguments that the request shows now, unless
-        args_sha256 says on which. Returns the id of the decision when the broker has stored it: follow tells whether it counts. Raises
+        args_sha256 says on which. Returns the id of the decision when the broker has stored it: outcome tells whether it counts. Raises
         AgentdError: decision_refused, unknown_run.
         """
         check_decision(decision)
         asked = self._only(await self.asked(run), request, PERMISSION, PLAN)
         return await self._reply(run, asked, "agentd.permission.decided", decided(asked["asked"], decision, terms))
+
+    async def outcome(self, run: Run, event: str, timeout: float = 10.0) -> Outcome:
+        """What a run made of an answer or a decision, by the id that answer or decide has returned. Where that is not known in time, or before
+        the run's end, it is sent. Raises as follow does."""
+        awaited = Awaited(event)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout), contextlib.aclosing(self.follow(run)) as following:
+                async for live in following:
+                    if outcome := awaited.told(live.type, live.data):
+                        return outcome
+        return Outcome("sent")
 
     @staticmethod
     def _only(asked: Sequence[dict[str, Any]], call: str, *types: str) -> dict[str, Any]:
@@ -384,9 +396,19 @@ def _purged(run: Run, status: dict[str, Any]) -> AgentdError:
     return AgentdError("unknown_run", f"run {run.name} is done ({status['reason']}), and its history was removed")
 
 
+def _heard(message: Message, subject: str) -> Live | None:
+    """The live event in a message on a subject; None is of what is none. Whoever may make a consumer may have other messages delivered there,
+    which keep the subject that they came on, and the server itself answers a request on whatever reply subject that names."""
+    try:
+        event = json.loads(message.data) if message.subject == subject else None
+    except ValueError:
+        return None
+    return _live(event) if isinstance(event, dict) and str(event.get("type")).startswith(LIVE) else None
+
+
 def _live(event: dict[str, Any]) -> Live:
     return Live(
-        event["type"].removeprefix("agentd.live."), event.get("data") or {}, (event.get("rev", 0), event.get("i", 0)),
+        event["type"].removeprefix(LIVE), event.get("data") or {}, (event.get("rev", 0), event.get("i", 0)),
         event.get("ephemeral") is True, event,
     )
 

@@ -5,8 +5,9 @@ import json
 import unittest
 from unittest import mock
 
-from agentd import AgentdError, Client, Run
+from agentd import AgentdError, Client, Outcome, Run
 from agentd import client as clients
+from agentd.answers import Awaited
 from agentd.transport import Message
 
 RUN = Run("desk", "trip", "init")
@@ -21,8 +22,8 @@ def status(**members):
     return Message("", json.dumps({"run": "trip", "status": "running", **members}).encode())
 
 
-def milestone(rev, kind, i=0, count=1):
-    return {"type": f"agentd.live.{kind}", "rev": rev, "i": i, "count": count, "data": {}}
+def milestone(rev, kind, i=0, count=1, data=None):
+    return {"type": f"agentd.live.{kind}", "rev": rev, "i": i, "count": count, "data": data or {}}
 
 
 class Subscription:
@@ -207,6 +208,60 @@ class Following(unittest.IsolatedAsyncioTestCase):
             for subject, event in (("agentd.in.local.other", {}), (stream.subject, milestone(1, "run.finished"))):
                 stream.messages.put_nowait(Message(subject, json.dumps(event).encode()))
             self.assertEqual(await following, ["run.finished"])
+
+    async def test_what_the_server_has_put_there_is_not_told(self):
+        connection = Connection(plain=[status()])
+        following = asyncio.create_task(self.told(connection))
+        async with asyncio.timeout(60):
+            while not connection.requested:
+                await asyncio.sleep(0)
+            stream = connection.subscriptions[0]
+            for body in (b"", b"+OK", b"7", b"[]", b'{"stream":"AGENTD_START","seq":7}', b'{"type":7}', json.dumps(milestone(1, "run.finished")).encode()):
+                stream.messages.put_nowait(Message(stream.subject, body))
+            self.assertEqual(await following, ["run.finished"])
+
+
+CALL = "c1-0-" + "a" * 26
+ANSWER = f"{CALL}-r2-answer-0f"
+
+
+class Outcomes(unittest.IsolatedAsyncioTestCase):
+    def test_of_answers(self):
+        for kind, data, outcome in (
+            ("call.result", {"call": CALL, "event": ANSWER}, Outcome("counted")), ("call.result", {"call": CALL, "event": "another"}, Outcome("sent")),
+            ("question.answered", {"question": CALL, "event": ANSWER}, Outcome("counted")), ("call.opened", {"call": CALL, "event": ANSWER}, None),
+            ("question.answered", {"question": CALL, "call": "c0", "error": True}, Outcome("sent")), ("conversation.answer", {"message": "May"}, None),
+            ("conversation.answer", {"call": CALL, "event": ANSWER}, Outcome("counted")),
+            ("call.result", {"call": CALL.replace("c1", "c2"), "event": "another"}, None), ("question.answered", {"question": "q", "call": CALL}, None),
+        ):
+            with self.subTest(kind=kind, data=data):
+                self.assertEqual(Awaited(ANSWER).told(kind, data), outcome)
+        self.assertIsNone(Awaited("mine").told("call.result", {"event": "another"}))
+
+    def test_of_decisions(self):
+        def decided(event=ANSWER, refused=None, **members):
+            return {"decision": {"event": event, "refused": refused}, **members}
+
+        for told, outcome in (
+            ([decided()], Outcome("counted")), ([decided("another")], None), ([decided(more=True)], None),
+            ([decided("another", "unsigned"), decided(allowed=1, quorum=2)], Outcome("counted", open=True, allowed=1, quorum=2)),
+            ([decided(queued=True, undecided=3)], Outcome("counted", queued=True, undecided=3)),
+            ([decided(refused="unsigned", rest=2)], Outcome("refused", "unsigned", open=True, rest=2)),
+            ([decided(more=True, rest=2), decided(refused="too late", rest=1)], Outcome("counted", "too late", open=True, rest=1)),
+        ):
+            with self.subTest(told=told):
+                awaited = Awaited(ANSWER)
+                self.assertEqual([awaited.told("permission.decided", data) for data in told][-1], outcome)
+
+    async def test_is_told_for_so_long(self):
+        def told(event):
+            return Client(Connection(plain=[status(milestones=[milestone(1, "call.result", data={"call": "c", "event": event})])]))
+
+        self.assertEqual(await told(ANSWER).outcome(RUN, ANSWER), Outcome("counted"))
+        self.assertEqual(await told("another").outcome(RUN, ANSWER, timeout=0.01), Outcome("sent"))
+        with self.assertRaises(AgentdError) as caught:
+            await Client(Connection(plain=[error("permission_denied")])).outcome(RUN, ANSWER)
+        self.assertEqual(caught.exception.code, "permission_denied")
 
 
 class Waiting(unittest.IsolatedAsyncioTestCase):
