@@ -36,7 +36,7 @@ func TestAgentsPause_NewRunsWaitUntilTheAgentIsResumed(t *testing.T) {
 	out, _ = s.expect(cli.ExitOK, "runs", "list")
 	contains(t, out, "no runs")
 	out, _ = s.expect(cli.ExitOK, "doctor")
-	contains(t, out, "agent travel.desk is paused until it is resumed: its runs do not begin", "agentd agents resume travel.desk")
+	contains(t, out, "agent travel.desk is paused until it is resumed: its runs do not begin", s.line("agents", "resume", "travel.desk")+"\n")
 	out, _ = s.expect(cli.ExitOK, "agents", "pause", "travel.desk", "--drain", "--for", "2d")
 	contains(t, out, "paused for another 47h59m", "1 run not begun, others go on")
 

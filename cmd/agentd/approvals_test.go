@@ -136,7 +136,7 @@ func TestApprovals_DenyAskBackAndWiderScope(t *testing.T) {
 	contains(t, out, `"state": "counted"`, `"decision": "ask"`, `"who": "joe"`)
 	request, question := s.asks("wider")
 	_, problem := s.expect(cli.ExitUsage, "approvals", "approve", request, "--pattern", "args.amount < 200", "--uses", "0", "--as", "joe")
-	contains(t, problem, "--uses 0: want at least 1")
+	contains(t, problem, `--uses: want a whole number from 1, got "0"`)
 	out, _ = s.expect(cli.ExitOK, "approvals", "approve", request, "--pattern", "args.amount < 200", "--uses", "3", "--for", "1h", "--as", "joe")
 	contains(t, out, "allowed; the call goes out, and further ones within run+tool+pattern")
 	_, problem = s.expect(cli.ExitFailure, "approvals", "approve", question)

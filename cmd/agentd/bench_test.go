@@ -185,7 +185,7 @@ func TestBench_TouchesNoRootInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out := c.agentd("bench", "--runs", "1")
-	if code != cli.ExitUsage || !strings.Contains(out, "process 7 of elsewhere") || !strings.Contains(out, "agentd bench --remove --root agentdbench") {
+	if code != cli.ExitUsage || !strings.Contains(out, "process 7 of elsewhere") || !strings.Contains(out, "agentd -c "+c.config+" --nats "+c.url+" bench --remove --root agentdbench\n") {
 		t.Errorf("beside another bench it exits with %d: %s", code, out)
 	}
 	if code, out := c.agentd("bench", "--remove"); code != cli.ExitOK || !slices.Equal(before, c.streams()) {

@@ -133,6 +133,19 @@ func TestRunsUndo_ThatIsNotDoneFails(t *testing.T) {
 	contains(t, out, `"state": "requested"`)
 }
 
+// A run that is interrupted before it is started is not said to have been.
+func TestRun_InterruptedBeforeItStarts(t *testing.T) {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for _, input := range []string{"--message=Lisbon", `--input={"message":"Lisbon"}`} {
+		var out, problem output
+		code := execute(ended, []string{"run", "travel.desk", input}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &problem})
+		if code != cli.ExitInterrupted || out.String() != "" || problem.String() != "agentd: interrupted\n" {
+			t.Errorf("with %s it ends with %d, %q and %q", input, code, out.String(), problem.String())
+		}
+	}
+}
+
 // Whoever is interrupted before a command has done its work is told by its exit code, whatever the command was at.
 func TestCommands_InterruptedAreNotSaidToHaveFailed(t *testing.T) {
 	s, nc := provisioned(t)

@@ -82,7 +82,7 @@ func TestReconcile_EndsWhatALostRedisHadBegun(t *testing.T) {
 		t.Helper()
 		for _, command := range [][]string{reconcile, append(reconcile, "--dry-run"), append([]string{"runs", "list"}, flag...)} {
 			_, problem := s.expect(cli.ExitUsage, command...)
-			contains(t, problem, notTheStore, "look at REDIS_URL and its database", "if the store that has the runs is lost for good: agentd reconcile --store-lost")
+			contains(t, problem, notTheStore, "look at REDIS_URL and its database", "if the store that has the runs is lost for good: "+s.line(append(flag, "reconcile", "--store-lost")...)+"\n")
 		}
 	}
 	refused()
@@ -145,7 +145,7 @@ func TestServe_ReconcilesByItself(t *testing.T) {
 	s := startDev(t, config, script, "--server-only")
 	flag, _ := loseRedis(s)
 	out, _ := s.expect(cli.ExitFindings, append([]string{"doctor"}, flag...)...)
-	contains(t, out, notTheStore, "agentd reconcile --store-lost")
+	contains(t, out, notTheStore, "is lost for good: "+s.line(append(flag, "reconcile", "--store-lost")...)+"\n")
 	storeLost(s, flag)
 	s.eventually(cli.ExitOK, "done (error: state_lost)", append([]string{"runs", "list"}, flag...)...)
 	_, problem := s.expect(cli.ExitRun, append([]string{"runs", "follow", "two"}, flag...)...)

@@ -29,7 +29,7 @@ func TestDev_WaitsForTheContractsOfServicesThatStartLater(t *testing.T) {
 	s := launchDev(t, exampleFromRegistry(t), filepath.Join(example, "script.yaml"))
 	s.until(&s.errors, "the agents start when the registry has the contracts")
 	contains(t, s.errors.String(), "the registry has no contract weather.forecast; it has none",
-		"start the services that publish it, or run: agentd contracts push FILE")
+		"start the services that publish it, or run: "+s.line("contracts", "push", "FILE")+"\n")
 	s.serve()
 	s.until(&s.out, "\nready")
 	out, _ := s.expect(cli.ExitOK, "run", "travel.desk", "--message", "Two nights in Lisbon", "--answer", "Yes, book both")

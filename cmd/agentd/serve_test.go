@@ -31,7 +31,7 @@ func TestServe_RunsAgentsOnRedis(t *testing.T) {
 	listed, _ := s.expect(cli.ExitOK, "runs", "list", "--redis", url)
 	contains(t, listed, "one", "done (stopped: conversation)")
 	_, problem := s.expect(cli.ExitUsage, "runs", "list")
-	contains(t, problem, "runs are kept in redis, and this is jetstream: set REDIS_URL", "if the store that has the runs is lost for good: agentd reconcile --store-lost")
+	contains(t, problem, "runs are kept in redis, and this is jetstream: set REDIS_URL", "if the store that has the runs is lost for good: "+s.line("reconcile", "--store-lost")+"\n")
 	if state, err := s.client().ZoneState(t.Context(), streams.Run); err != nil || state.Messages != 0 {
 		t.Errorf("JetStream has %d entries of it, %v", state.Messages, err)
 	}

@@ -62,7 +62,7 @@ func TestApprovals_ServeSaysThatTheServerIsNotProvisioned(t *testing.T) {
 	t.Cleanup(func() { _ = server.Close() })
 	s := &system{t: t, config: filepath.Join(example, "agentd.yaml"), data: t.TempDir()}
 	_, told := s.expect(cli.ExitUsage, "approvals", "serve", "--http", "127.0.0.1:0", "--nats", server.URL())
-	contains(t, told, "run: agentd provision")
+	contains(t, told, "run: "+s.line("--nats", server.URL(), "provision")+"\n")
 }
 
 // Whoever stops what serves while it waits for the server has stopped it, and it has not failed.

@@ -234,7 +234,7 @@ func (b Bulk) results(ctx context.Context, job *Job, n int) (results []Result, e
 func (b Bulk) Confirm(ctx context.Context, job *Job, runs int) error {
 	switch {
 	case job.State != Proposed && job.State != Stopped:
-		return job.conflict("")
+		return job.conflict(b.Now(), "")
 	case runs != job.Runs:
 		return sdk.Errorf(sdk.CodeConflict, "bulk job %s has %d runs, not %d; look at it again, and confirm it with its number", job.ID, job.Runs, runs)
 	}
@@ -246,7 +246,7 @@ func (b Bulk) Confirm(ctx context.Context, job *Job, runs int) error {
 func (b Bulk) Stop(ctx context.Context, job *Job) error {
 	for {
 		if job.State != Running && job.State != Proposed {
-			return job.conflict("")
+			return job.conflict(b.Now(), "")
 		}
 		job.State, job.Holder, job.Until = Stopped, "", 0
 		err := b.save(ctx, job)
@@ -265,7 +265,7 @@ func (b Bulk) Stop(ctx context.Context, job *Job) error {
 // then, and after its program was killed, another call goes on. Each run is asked once.
 func (b Bulk) CarryOut(ctx context.Context, job *Job, tell func(*Job)) error {
 	if job.State != Running {
-		return job.conflict("; confirm it first")
+		return job.conflict(b.Now(), "; confirm it first")
 	}
 	if now := b.Now(); job.Held(now) {
 		return sdk.Errorf(sdk.CodeConflict, "another program carries out bulk job %s; if it does not any more, try again in %d s", job.ID, (job.Until-now+999)/1000)

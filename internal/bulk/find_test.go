@@ -117,6 +117,29 @@ func TestFind_SaysWhyItFails(t *testing.T) {
 	}
 }
 
+// A job whose program was killed while it looked for the runs does not look for them for ever.
+func TestConfirm_SaysThatNobodyFindsTheRuns(t *testing.T) {
+	t.Parallel()
+	now := int64(1_790_000_000_000)
+	b := bulk.New(kept{}, &scanned{}, func() int64 { return now })
+	job, err := b.Make(t.Context(), everything(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		after time.Duration
+		want  string
+	}{
+		{10*time.Minute - time.Millisecond, "is still looking for its runs"},
+		{time.Millisecond, "has not found its runs (no program looks for them any more); propose it again"},
+	} {
+		now += c.after.Milliseconds()
+		if err := b.Confirm(t.Context(), job, 0); sdk.AsError(err).Message != "bulk job "+job.ID+" "+c.want {
+			t.Errorf("after %s it is refused with %v, want %s", c.after, err, c.want)
+		}
+	}
+}
+
 // strict keeps nothing for a context that has ended.
 type strict struct{ kept }
 

@@ -182,14 +182,18 @@ type Job struct {
 // Held reports whether a program finds the job's runs, or carries it out, at a time in Unix milliseconds.
 func (j *Job) Held(now int64) bool { return j.Holder != "" && j.Until > now }
 
-// conflict says that the job is not so far that it can be asked for something.
-func (j *Job) conflict(then string) error {
+// conflict says that the job is not so far that it can be asked for something, at a time in Unix milliseconds.
+func (j *Job) conflict(now int64, then string) error {
+	const again = "; propose it again"
 	is := "is " + string(j.State)
 	switch j.State {
 	case Finding:
 		is, then = "is still looking for its runs", ""
+		if !j.Held(now) {
+			is, then = "has not found its runs (no program looks for them any more)", again
+		}
 	case Unfound:
-		is, then = "has not found its runs ("+j.Problem+")", "; propose it again"
+		is, then = "has not found its runs ("+j.Problem+")", again
 	case Proposed, Running, Stopped, Finished:
 	}
 	return sdk.Errorf(sdk.CodeConflict, "bulk job %s %s%s", j.ID, is, then)

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,8 +32,13 @@ func TestLive_SendsWhatChanges(t *testing.T) {
 func TestLive_SendsWhatAnIndexTakesUp(t *testing.T) {
 	dir := t.TempDir()
 	b := openWith(t, paying(), live.Options{Who: setup.Principal{Who: "anna"}, Index: dir})
+	var mu sync.Mutex
 	var watched []string
-	_, stop, err := b.h.Conn().OnWatch(func(agent string, run wire.RunKey) { watched = append(watched, agent+" "+run.Token) }, func() {})
+	_, stop, err := b.h.Conn().OnWatch(func(agent string, run wire.RunKey) {
+		mu.Lock()
+		defer mu.Unlock()
+		watched = append(watched, agent+" "+run.Token)
+	}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,6 +49,8 @@ func TestLive_SendsWhatAnIndexTakesUp(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	if want := "payer " + wire.NewRunKey("live").Token; len(watched) == 0 || slices.ContainsFunc(watched, func(w string) bool { return w != want }) {
 		t.Errorf("%q is watched, want only %q", watched, want)
 	}

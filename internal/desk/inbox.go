@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// maxOpen bounds the open items that are kept; one takes about a kilobyte.
+	// maxOpen is inbox.most of desks; an item takes about a kilobyte.
 	maxOpen = 100_000
 	// maxRemembered bounds the changes, and the closed items, that are remembered.
 	maxRemembered = 4096
@@ -28,6 +28,9 @@ const (
 type inbox struct {
 	subjects wire.Subjects
 	now      func() time.Time
+
+	// most bounds the open items that are kept.
+	most int
 
 	mu sync.Mutex
 	// open is by the call's subject.
@@ -64,7 +67,7 @@ type reached struct {
 
 func newInbox(subjects wire.Subjects, now func() time.Time) *inbox {
 	return &inbox{
-		subjects: subjects, now: now, open: map[string]*requests.Item{}, subjectOf: map[string]string{}, early: map[string]requests.Sent{}, voided: map[string]*requests.Item{},
+		subjects: subjects, now: now, most: maxOpen, open: map[string]*requests.Item{}, subjectOf: map[string]string{}, early: map[string]requests.Sent{}, voided: map[string]*requests.Item{},
 		unusable: map[uint64]string{}, read: map[calls]reached{}, changed: make(chan struct{}), letters: map[string]chan string{},
 	}
 }
@@ -90,7 +93,7 @@ func (b *inbox) called(d broker.Delivery) error {
 	if i.Expires > 0 && i.Expires <= b.now().UnixMilli() || b.open[i.Subject] != nil {
 		return nil
 	}
-	if len(b.open) >= maxOpen {
+	if len(b.open) >= b.most {
 		b.omitted++
 		return nil
 	}
@@ -354,7 +357,7 @@ func beginning(prefix string) func(*requests.Item) bool {
 	}
 }
 
-// find returns the open item whose id, or its hash, begins with prefix. The error is CodeUnknownRun.
+// find returns the open item whose id, or its hash, begins with prefix. The error is CodeUnknownRun, or that of missing.
 func (b *inbox) find(prefix string) (requests.Item, error) {
 	matches := beginning(prefix)
 	var found []*requests.Item
@@ -390,10 +393,15 @@ func (b *inbox) named(i *requests.Item) requests.Item {
 	return named
 }
 
-// missing says why nothing that matches is open, as far as it is remembered.
+// missing says why nothing that matches is open, as far as it is remembered. While some that are open are not kept, nobody is told that it is none
+// of them: the error is CodeUnavailable.
 func (b *inbox) missing(prefix string, matches func(*requests.Item) bool) error {
 	if c, known := b.lastOf(matches); known {
 		return sdk.Errorf(sdk.CodeUnknownRun, "request %s is not open: it %s; see: agentd approvals log", c.Item.ID, c.Reason.Text())
+	}
+	if b.omitted > 0 {
+		return sdk.Errorf(sdk.CodeUnavailable, "%q may be one of %d open requests that are too many to be kept; decide some of the others, and open the desk again",
+			prefix, b.omitted)
 	}
 	return sdk.Errorf(sdk.CodeUnknownRun, "no open request begins with %q; see: agentd approvals list, with --domain '*' for all domains", prefix)
 }

@@ -150,6 +150,38 @@ func TestInbox_TellsOfDecisionsThatAreReadLate(t *testing.T) {
 	}
 }
 
+// Of a request that there was no room for, nobody says that it is not open: a webhook would never be told of it.
+func TestFind_OfWhatIsTooMuchToBeKept(t *testing.T) {
+	t.Parallel()
+	subjects := wire.DefaultSubjects()
+	b := newInbox(subjects, time.Now)
+	b.most = 1
+	first, second := request, request
+	first.Call, second.Call = "c1-0-x", "c2-0-y"
+	for n, call := range []wire.CallAddress{first, second} {
+		asks := delivery{subject: subjects.Call(call), sequence: uint64(n + 1), received: 1, data: `{"specversion": "1.0", "id": "` + call.Call + `", "source": "agentd:/agent/clerk",
+			"type": "agentd.permission.request", "subject": "one", "domain": "the_boss", "data": {"tool": "pay", "args": {}}}`}
+		if err := b.called(asks); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is := func(when, call string, want sdk.Code) {
+		t.Helper()
+		if _, err := b.find(call); !errors.Is(err, &sdk.Error{Code: want}) {
+			t.Errorf("%s: %s: %v, want %s", when, call, err, want)
+		}
+	}
+	if _, err := b.find(first.Call); err != nil {
+		t.Error(err)
+	}
+	is("while the other is open", second.Call, sdk.CodeUnavailable)
+	if err := b.called(delivery{subject: subjects.Void(first), sequence: 3, received: 2}); err != nil {
+		t.Fatal(err)
+	}
+	is("after the other is closed", second.Call, sdk.CodeUnavailable)
+	is("after it is closed", first.Call, sdk.CodeUnknownRun)
+}
+
 // A result is of one call: the run would refuse one for others as well.
 func TestCheckDecision_AResultIsOfOneCall(t *testing.T) {
 	t.Parallel()

@@ -131,6 +131,8 @@ func (p *Progress) Show(l wire.Live) {
 			p.line(l, label, text)
 			label = ""
 		}
+	case l.Type == wire.MilestoneRequested:
+		p.whole(l, label, text) // it ends with a command to be copied
 	case label != "":
 		p.line(l, label, text)
 	}
@@ -168,11 +170,21 @@ func (p *Progress) Ask(text string) {
 	}
 }
 
-func (p *Progress) line(l wire.Live, label, text string) {
-	prefix := ""
-	if p.Many {
-		prefix = clockMillis(l.Time) + "  " + NameColumn(l.Agent, 14, p.columns()) + " " + NameColumn(l.Run, 18, p.columns()) + " "
+// prefix says of which run a line is, where several are shown.
+func (p *Progress) prefix(l wire.Live) string {
+	if !p.Many {
+		return ""
 	}
+	return clockMillis(l.Time) + "  " + NameColumn(l.Agent, 14, p.columns()) + " " + NameColumn(l.Run, 18, p.columns()) + " "
+}
+
+// whole prints a line, however narrow the terminal is.
+func (p *Progress) whole(l wire.Live, label, text string) {
+	fmt.Fprintf(p.W, "%s%-9s %s\n", p.prefix(l), label, Line(text, math.MaxInt))
+}
+
+func (p *Progress) line(l wire.Live, label, text string) {
+	prefix := p.prefix(l)
 	fmt.Fprintf(p.W, "%s%-9s %s\n", prefix, label, line(text, room(p.columns(), Width(prefix)+labelled), p.Full))
 }
 

@@ -163,7 +163,6 @@ func TestProgress_HasCommandsThatCanBeCopied(t *testing.T) {
 	command := func(args ...string) string { return "agentd --nats nats://prod " + strings.Join(args, " ") }
 	p := &Progress{W: &b, Command: command, Columns: func() int { return 40 }}
 	p.Note(LabelWaits, "for somebody to answer; for example: "+command("runs", "follow", "one"))
-	p.Columns = nil
 	p.Show(wire.Live{Run: "one", Revision: 1, Type: wire.MilestoneRequested, Data: json.RawMessage(`{"request":"c1-0-abcdefghij","asked":{"tool":"pay"}}`)})
 	want := `waits     for somebody to answer; for example: agentd --nats nats://prod runs follow one
 asks      permission for pay: agentd --nats nats://prod approvals show c1-0-abc

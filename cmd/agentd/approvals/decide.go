@@ -181,9 +181,6 @@ func approveCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 			if p.Scope == "" && p.Pattern != "" {
 				p.Scope = sdk.ScopeToolPattern
 			}
-			if cmd.Flags().Changed("uses") && p.Uses < 1 { // 0 would be without limit
-				return cli.Usagef("--uses %d: want at least 1", p.Uses)
-			}
 			if cmd.Flags().Changed("for") {
 				if lasts <= 0 {
 					return cli.Usagef("--for %s: want a time in the future", lasts)
@@ -197,7 +194,7 @@ func approveCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 	callsFlag(cmd, &calls)
 	flags.StringVar(&scope, "scope", "", "how far it reaches (default: this call)")
 	flags.StringVar(&p.Pattern, "pattern", "", "a CEL expression over args, for the scope run+tool+pattern")
-	flags.IntVar(&p.Uses, "uses", 0, "how often a wider scope may be used (default: without limit)")
+	cli.CountVar(flags, &p.Uses, "uses", 0, 1, "how often a wider scope may be used (default: without limit)")
 	cli.DurationVar(flags, &lasts, "for", 0, "how long a wider scope lasts, such as 1h (default: as long as the run)")
 	flags.StringVar(&p.Reason, "reason", "", "why, for the record and the model")
 	scopes := []string{string(sdk.ScopeCall), string(sdk.ScopeTool), string(sdk.ScopeToolPattern), string(sdk.ScopePrincipal)}

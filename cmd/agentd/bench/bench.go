@@ -49,13 +49,13 @@ func Command(a *cli.App) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.root, "root", defaultRoot, "root of the streams and keys that are made, used, and removed")
-	flags.IntVar(&f.runs, "runs", 0, "how many runs are carried out at once and after each other (default as many as --duration lets)")
+	cli.CountVar(flags, &f.runs, "runs", 0, 1, "how many runs are carried out at once and after each other (default as many as --duration lets)")
 	cli.DurationVar(flags, &f.duration, "duration", 10*time.Second, "for how long runs are started")
 	flags.IntVar(&f.clients, "clients", 64, "how many runs there are at a time")
 	flags.IntVar(&f.turns, "turns", 3, "how many calls a run makes, one a turn, before its answer")
 	flags.IntVar(&f.workers, "workers", 1, "how many workers serve, each with slots of agentd.yaml")
-	flags.IntVar(&f.replicas, "replicas", 0, "replicas of the streams (default nats.replicas, else 1)")
-	flags.IntVar(&f.partitions, "partitions", 0, "into how many streams journals, timers, calls and answers are each divided (default nats.partitions, else 1)")
+	cli.CountVar(flags, &f.replicas, "replicas", 0, 1, "replicas of the streams (default nats.replicas, else 1)")
+	cli.CountVar(flags, &f.partitions, "partitions", 0, 1, "into how many streams journals, timers, calls and answers are each divided (default nats.partitions, else 1)")
 	cli.DurationVar(flags, &f.latency, "model-latency", 0, "how long the model takes for a reply")
 	flags.StringVar(&f.monitor, "monitor", "", "monitoring address of the NATS server, such as http://nats:8222, to see whether it syncs every write, and its processors")
 	flags.BoolVar(&f.remove, "remove", false, "only remove what a bench on this root left that was killed")
@@ -67,9 +67,9 @@ func (f flags) check(cfg *config.Config) error {
 	switch {
 	case f.root == cfg.NATS.Root:
 		return cli.Usagef("--root %s: it is that of the configuration, in which agents run; choose another", f.root)
-	case f.runs < 0 || f.clients < 1 || f.turns < 0 || f.turns > 500 || f.workers < 1 || f.latency < 0 || f.duration <= 0:
+	case f.clients < 1 || f.turns < 0 || f.turns > 500 || f.workers < 1 || f.latency < 0 || f.duration <= 0:
 		return cli.Usage(errors.New("want clients, workers and a duration above 0, 0 to 500 turns, and no negative number"))
-	case f.replicas < 0 || f.replicas > 5:
+	case f.replicas > 5:
 		return cli.Usagef("--replicas %d: want 1 to 5", f.replicas)
 	case f.partitions != 0:
 		if _, err := streams.NewLayout(f.partitions); err != nil {

@@ -84,8 +84,8 @@ func proposeCommand(a *cli.App, verb bulk.Verb, short string) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().IntVar(&r.Rate, "rate", bulk.DefaultRate, "how many a second")
-	cmd.Flags().IntVar(&confirmed, "yes", 0, "begin at once if this is how many there are")
+	cli.CountVar(cmd.Flags(), &r.Rate, "rate", bulk.DefaultRate, 1, "how many a second")
+	cli.CountVar(cmd.Flags(), &confirmed, "yes", 0, 0, "begin at once if this is how many there are")
 	if verb == bulk.VerbRedrive {
 		cmd.Long, cmd.Example = redriving, "  agentd bulk redrive 'code:unknown_run changed>-1h' --rate 5\n  agentd bulk continue JOB --yes 12"
 		return cmd
@@ -262,7 +262,7 @@ func continueCommand(a *cli.App) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().IntVar(&confirmed, "yes", 0, "how many runs the job has")
+	cli.CountVar(cmd.Flags(), &confirmed, "yes", 0, 0, "how many runs the job has")
 	return cmd
 }
 

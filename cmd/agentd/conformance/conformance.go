@@ -41,7 +41,12 @@ func Command(a *cli.App) *cobra.Command {
 		Example: "  agentd conformance --service weather.forecast --data '{\"city\":\"Bern\"}' -- python3 service.py\n" +
 			"  agentd conformance --client -- python3 client.py",
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), a, f, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.patience <= 0 { // it would be the default
+				return cli.Usagef("--patience %s: want a duration above 0", f.patience)
+			}
+			return run(cmd.Context(), a, f, args)
+		},
 	}
 	cmd.Flags().StringVar(&f.service, "service", "", "type of a contract in the configuration, or a contract file")
 	cmd.Flags().BoolVar(&f.client, "client", false, "PROGRAM is a client, which reads requests from its input and prints answers")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"strings"
@@ -45,9 +46,14 @@ func Command(a *cli.App) *cobra.Command {
 			"started again on the folder.",
 		Example: "  agentd dev\n  agentd dev --config examples/traveldesk/agentd.yaml --data /tmp/desk\n  agentd dev --server-only --port 4333",
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return dev(cmd.Context(), a, f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.port > math.MaxUint16 {
+				return cli.Usagef("--port %d: want 1 to %d", f.port, math.MaxUint16)
+			}
+			return dev(cmd.Context(), a, f)
+		},
 	}
-	cmd.Flags().IntVar(&f.port, "port", 0, "port to listen on, and no other (default: the one before, else 4222, else a free one)")
+	cli.CountVar(cmd.Flags(), &f.port, "port", 0, 1, "port to listen on, and no other (default: the one before, else 4222, else a free one)")
 	cmd.Flags().StringVar(&f.console, "console", "", "address of the console, which must be of this machine (default: the one before, else 127.0.0.1:4280, else on a free port); off is none")
 	cmd.Flags().BoolVar(&f.serverOnly, "server-only", false, "only the NATS server, with the streams of the configured agents if there are any")
 	return cmd

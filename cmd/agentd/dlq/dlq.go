@@ -90,7 +90,7 @@ func listCommand(a *cli.App) *cobra.Command {
 	}
 	f.add(cmd)
 	cmd.Flags().Uint64Var(&after, "after", 0, "only those after this sequence")
-	cmd.Flags().IntVar(&limit, "limit", 50, "the most to list (0: all)")
+	cli.CountVar(cmd.Flags(), &limit, "limit", 50, 0, "the most to list (0: all)")
 	return cmd
 }
 

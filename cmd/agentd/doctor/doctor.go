@@ -50,7 +50,7 @@ func examine(ctx context.Context, a *cli.App, monitor string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.Print(e, func(w io.Writer) error { return write(w, e) }); err != nil {
+	if err := a.Print(e, func(w io.Writer) error { return write(w, a, e) }); err != nil {
 		return err
 	}
 	if finding.Serious(e.Findings) {
@@ -59,14 +59,14 @@ func examine(ctx context.Context, a *cli.App, monitor string) error {
 	return nil
 }
 
-func write(w io.Writer, e *doctor.Examination) error {
+func write(w io.Writer, a *cli.App, e *doctor.Examination) error {
 	for _, text := range e.Examined {
 		fmt.Fprintln(w, "examined ", text)
 	}
 	for i, f := range e.Findings {
 		fmt.Fprintf(w, "%-9s  %s\n", f.Severity, show.VisibleLines(f.Text()))
 		if last := i == len(e.Findings)-1; last || e.Findings[i+1].Remedy != f.Remedy {
-			fmt.Fprintf(w, "           → %s\n", show.VisibleLines(f.Remedy))
+			fmt.Fprintf(w, "           → %s\n", show.VisibleLines(a.Reaching(f.Remedy)))
 		}
 	}
 	if len(e.Findings) == 0 {

@@ -44,7 +44,7 @@ func Command(a *cli.App) *cobra.Command {
 	f.StringVar(&q.Model, "model", "", "ask the model of this name")
 	f.StringVar(&q.provider, "provider", "openai", "the provider of --model")
 	f.IntVar(&q.Tries, "tries", 5, "how often each case is tried, 1 to 100")
-	f.IntVar(&q.K, "k", 0, "how many tries in a row pass^K is about; default 3, or --tries if that is less")
+	cli.CountVar(f, &q.K, "k", 0, 1, "how many tries in a row pass^K is about; default 3, or --tries if that is less")
 	f.Float64Var(&q.Least, "least", 1, "the pass^K that each case must have, 0 to 1")
 	f.IntVar(&q.Parallel, "parallel", 4, "how many tries are made at once, 1 to 64")
 	f.StringVar(&q.junit, "junit", "", "write a JUnit report to this file")
@@ -69,7 +69,7 @@ func (q *asked) check() error {
 	if q.K == 0 {
 		q.K = min(defaultK, q.Tries)
 	}
-	if q.K < 1 || q.K > q.Tries {
+	if q.K > q.Tries {
 		return cli.Usagef("--k: want 1 to %d, which is --tries, got %d", q.Tries, q.K)
 	}
 	return nil

@@ -59,7 +59,7 @@ func Command(a *cli.App) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&index, "index", false, "also make the index of runs, which workers fill from then on")
-	cmd.Flags().IntVar(&partitions, "partitions", 0, "how many streams journals, timers, calls and answers are each divided into, for ever; in place of nats.partitions")
+	cli.CountVar(cmd.Flags(), &partitions, "partitions", 0, 1, "how many streams journals, timers, calls and answers are each divided into, for ever; in place of nats.partitions")
 	cmd.Flags().StringSliceVar(&anew.zones, "rebuild", nil, "while no worker runs, make these streams anew whose persistence or replicas the server does not change, with what is in them: OUT,DONE,TMR")
 	cmd.Flags().StringVar(&anew.dir, "backup", "agentd-rebuild", "the folder that has the streams' backups until they are made anew")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be changed; with --rebuild, what would be rebuilt")

@@ -73,7 +73,7 @@ func run(ctx context.Context, a *cli.App, agent string, f runFlags) error {
 	}
 	data, err := readInput(ctx, a, f)
 	if ctx.Err() != nil {
-		return err
+		return ctx.Err()
 	}
 	if err != nil {
 		return cli.Usage(err)

@@ -70,7 +70,7 @@ func listCommand(a *cli.App) *cobra.Command {
 	cmd.Flags().StringVar(&f.Status, "status", "", "only runs that are running, waiting or done (status:), or that never began (refused)")
 	cli.Narrow(cmd.Flags(), "status")
 	f.AddFlags(cmd)
-	cmd.Flags().IntVar(&limit, "limit", 50, "the most runs to list (0: all)")
+	cli.CountVar(cmd.Flags(), &limit, "limit", 50, 0, "the most runs to list (0: all)")
 	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statuses, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	return cmd
 }

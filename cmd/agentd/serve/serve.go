@@ -43,7 +43,12 @@ func Command(a *cli.App) *cobra.Command {
 		Example: "  NATS_URL=nats://nats:4222 agentd serve --http :8080\n" +
 			"  NATS_URL=nats://nats:4222 REDIS_URL=redis://redis:6379/0 agentd serve --provision",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), a, f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.grace <= 0 { // the worker would take its default
+				return cli.Usagef("--grace %s: want a duration above 0", f.grace)
+			}
+			return serve(cmd.Context(), a, f)
+		},
 	}
 	cmd.Flags().BoolVar(&f.provision, "provision", false, "make the streams and consumers that the agents need")
 	cmd.Flags().StringVar(&f.http, "http", "", "address for GET /livez, /readyz and /metrics, such as :8080")

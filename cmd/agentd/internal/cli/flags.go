@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -80,6 +81,38 @@ func (f filled) Set(text string) error {
 	}
 	return f.Value.Set(text)
 }
+
+// CountVar adds a flag that takes a whole number from least on. value, its default, may be less: the command finds out what is meant then.
+func CountVar(flags *pflag.FlagSet, n *int, name string, value, least int, usage string) {
+	*n = value
+	flags.Var(&count{n, least}, name, usage)
+}
+
+type count struct {
+	n     *int
+	least int
+}
+
+// String implements pflag.Value; help takes 0 for no default.
+func (c *count) String() string { return strconv.Itoa(*c.n) }
+
+// Type implements pflag.Value.
+func (*count) Type() string { return "int" }
+
+// Set implements pflag.Value.
+func (c *count) Set(text string) error {
+	n, err := strconv.ParseInt(text, 0, strconv.IntSize)
+	if err != nil || n < int64(c.least) {
+		return form(fmt.Sprintf("a whole number from %d", c.least))
+	}
+	*c.n = int(n)
+	return nil
+}
+
+// form is what a flag takes, in words: the error about a value that is none.
+type form string
+
+func (f form) Error() string { return "want " + string(f) }
 
 // DurationVar adds a flag that takes a duration in the form of agentd.yaml, such as 30s or 2d, or 0.
 func DurationVar(flags *pflag.FlagSet, d *time.Duration, name string, value time.Duration, usage string) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"agentd/internal/config"
@@ -15,7 +16,9 @@ import (
 // Report reports an error: as JSON where output is JSON, so that scripts see one form.
 func (a *App) Report(err error) {
 	if a.Output == OutputJSON {
-		_ = WriteJSON(a.Err, map[string]any{"error": problemOf(err)}, "") // nowhere left to report to
+		p := problemOf(err)
+		p.ErrorMessage = a.Reaching(p.ErrorMessage)
+		_ = WriteJSON(a.Err, map[string]any{"error": p}, "") // nowhere left to report to
 		return
 	}
 	if several, ok := err.(interface{ Unwrap() []error }); ok {
@@ -38,16 +41,30 @@ func (a *App) Report(err error) {
 		return
 	}
 	if e, ok := err.(*sdk.Error); ok { //nolint:errorlint // likewise
-		fmt.Fprintln(a.Err, "agentd:", show.VisibleLines(e.Message))
+		fmt.Fprintln(a.Err, "agentd:", show.VisibleLines(a.Reaching(e.Message)))
 		PrintFaults(a.Err, e.Faults)
 		if e.Cause != nil {
-			fmt.Fprintln(a.Err, " ", show.VisibleLines(e.Cause.Error()))
+			fmt.Fprintln(a.Err, " ", show.VisibleLines(a.Reaching(e.Cause.Error())))
 		}
 		return
 	}
 	if text := strings.TrimSpace(err.Error()); text != "" {
-		fmt.Fprintln(a.Err, "agentd:", show.VisibleLines(text))
+		fmt.Fprintln(a.Err, "agentd:", show.VisibleLines(a.Reaching(text)))
 	}
+}
+
+// remedy is the command that a text tells somebody to run. Who wrote it does not know with which settings.
+var remedy = regexp.MustCompile(`: agentd (?:agents|approvals|audit|bench|bulk|contracts|dlq|doctor|provision|reconcile|runs|serve)\b`)
+
+// Reaching has the commands that a text tells somebody to run, as "run: agentd provision" does, reach the same server as this one. What is said of a
+// command line that was not accepted is about its help.
+func (a *App) Reaching(text string) string {
+	if !a.begun {
+		return text
+	}
+	return remedy.ReplaceAllStringFunc(text, func(told string) string {
+		return ": " + a.CommandLine() + strings.TrimPrefix(told, ": "+program)
+	})
 }
 
 // PrintFaults prints a line for each fault.

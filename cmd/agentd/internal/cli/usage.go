@@ -65,7 +65,11 @@ func inOwnWords(err error) error {
 		if cause := errors.Unwrap(invalid); errors.Is(cause, errEmpty) {
 			return fmt.Errorf("--%s: %w", invalid.GetFlag().Name, cause)
 		}
-		if want := wanted[invalid.GetFlag().Value.Type()]; want != "" {
+		want := wanted[invalid.GetFlag().Value.Type()]
+		if own, ok := errors.AsType[form](invalid); ok {
+			want = string(own)
+		}
+		if want != "" {
 			return fmt.Errorf("--%s: want %s, got %q", invalid.GetFlag().Name, want, invalid.GetValue())
 		}
 		return err
