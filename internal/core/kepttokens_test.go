@@ -120,3 +120,47 @@ func TestTokens_AreLeftToAnswerAnAgent(t *testing.T) {
 		t.Errorf("next is %T with %d tokens left, want the model to be called with 38", r.next(), r.state.TokensLeft())
 	}
 }
+
+// So it does whatever used the last tokens that are not kept: a reply that is no round, or a summary of the conversation.
+func TestTokens_KeptForAgentsComeBackAfterEveryModelCall(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		set func(*core.Spec)
+		ev  func(*rig) core.Event
+	}{
+		"a call that cannot be read": {func(*core.Spec) {}, func(r *rig) core.Event {
+			ev := r.replied("lookup(")
+			ev.Reply.Fault = &sdk.ReplyFault{Class: "parse_error", Message: "The call has no end."}
+			return ev
+		}},
+		"a text that is answered with a reminder": {
+			func(spec *core.Spec) { spec.Converse, spec.NoToolCall = true, core.NoToolCall{Remind: true, Limit: 3} },
+			func(r *rig) core.Event { return r.replied("Well.") },
+		},
+		"a summary": {func(*core.Spec) {}, func(*rig) core.Event {
+			return core.Compacted{Summary: core.Summary{Messages: 1, Lined: 1}, Reply: sdk.ModelReply{Usage: sdk.Usage{Prompt: 20}}}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, clerk := keeping(t)
+			c.set(r.spec)
+			if got := untilDone(t, r); got != "" {
+				t.Fatalf("the run ends with %q while it has tokens left", got)
+			}
+			mustStep(t, r, r.drive(c.ev(r)))
+			if got := untilDone(t, r); got != "" || r.state.Status != core.StatusWaiting || r.state.TokensLeft() > 0 {
+				t.Fatalf("the run is %s %s with %d tokens left, want it to wait for the agent", r.state.Status, got, r.state.TokensLeft())
+			}
+			ev := r.answer(clerk, 0, `{}`)
+			ev.Tokens = 10
+			mustStep(t, r, r.deliver("done", ev))
+			if got := untilDone(t, r); got != "" {
+				t.Errorf("the run ends with %q when the agent has left tokens", got)
+			}
+			if _, asks := r.next().(core.CallModel); !asks {
+				t.Errorf("next is %T with %d tokens left", r.next(), r.state.TokensLeft())
+			}
+		})
+	}
+}
