@@ -96,7 +96,7 @@ type PermissionTerms struct {
 	Mode PermissionMode
 	// Risk is free text for the approver, such as "high".
 	Risk string
-	// Scopes are what an approver may choose from; empty is ScopeCall alone.
+	// Scopes are what an approver may choose from, beside ScopeCall, which is always offered.
 	Scopes []GrantScope
 	// Quorum is how many different principals must allow it; 0 is 1.
 	Quorum int

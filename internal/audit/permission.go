@@ -221,15 +221,11 @@ func (c *Checker) given(r *run, e *core.Entry, k *call, in *input) {
 // mayDecide checks a decision against the terms of its request.
 func (c *Checker) mayDecide(r *run, e *core.Entry, q *request, d *core.Decision) {
 	g := &q.gate
-	scopes := g.Scopes
-	if len(scopes) == 0 {
-		scopes = []sdk.GrantScope{sdk.ScopeCall}
-	}
 	twice := slices.ContainsFunc(q.allowed, func(o decided) bool { return o.who == d.Who })
 	switch {
 	case d.ArgsHash != g.ArgsHash:
 		c.violate("I13", r.key, "request %s was decided on other arguments", d.Request)
-	case !slices.Contains(scopes, d.Scope):
+	case d.Scope != sdk.ScopeCall && !slices.Contains(g.Scopes, d.Scope):
 		c.violate("I13", r.key, "request %s was decided with the scope %s, which it does not offer", d.Request, d.Scope)
 	case len(g.Approvers) > 0 && !slices.Contains(g.Approvers, d.Who):
 		c.violate("I13", r.key, "request %s was decided by %q, who may not", d.Request, d.Who)

@@ -51,13 +51,17 @@ func longestStep(a *runner.Agent) time.Duration {
 	return longest
 }
 
-// longestTurn is how long a driver of the agent's runs takes between two entries at most: a step, or, where it plans, all model calls of a
-// turn.
+// longestTurn is how long a driver of the agent's runs takes between two entries at most: a step, or all model calls of a turn of planning, or
+// for a summary of the conversation.
 func longestTurn(a *runner.Agent, spec sdk.AgentSpec) time.Duration {
-	if spec.Planned() {
-		return max(longestStep(a), runner.LongestTurn*a.ModelTimeout)
+	calls := time.Duration(1)
+	if a.Summarizer != nil {
+		calls = runner.LongestCompaction
 	}
-	return longestStep(a)
+	if spec.Planned() {
+		calls = max(calls, runner.LongestTurn)
+	}
+	return max(longestStep(a), calls*a.ModelTimeout)
 }
 
 // oneModel is how long one model may take.

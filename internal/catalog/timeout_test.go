@@ -61,22 +61,25 @@ func TestTimedModels_GiveEachItsTime(t *testing.T) {
 	})
 }
 
-// A driver that makes all the model calls of a turn of planning is not taken for dead, and one that makes a single call no later than before.
-func TestLongestTurn_HasAllModelCallsOfAPlan(t *testing.T) {
+// A driver that makes all the model calls of a turn of planning, or for a summary, is not taken for dead, and one that makes a single call no
+// later than before.
+func TestLongestTurn_HasAllItsModelCalls(t *testing.T) {
 	t.Parallel()
 	slow := map[string]sdk.Tool{"quick": {Timeout: time.Second}, "slow": {Timeout: 3 * time.Minute}, "none": {}}
 	for name, c := range map[string]struct {
 		mode       sdk.Mode
+		summarizer sdk.Provider
 		tools      map[string]sdk.Tool
 		step, turn time.Duration
 	}{
-		"a model":                  {"", nil, 10 * time.Second, 10 * time.Second},
-		"a tool":                   {"", slow, 3 * time.Minute, 3 * time.Minute},
-		"a tool without a timeout": {"", map[string]sdk.Tool{"none": {}}, time.Minute, time.Minute},
+		"a model":                  {"", nil, nil, 10 * time.Second, 10 * time.Second},
+		"a tool":                   {"", nil, slow, 3 * time.Minute, 3 * time.Minute},
+		"a tool without a timeout": {"", nil, map[string]sdk.Tool{"none": {}}, time.Minute, time.Minute},
+		"a summary":                {"", silent{}, nil, 10 * time.Second, 50 * time.Second},
 		// Four times sixteen calls, each asked for three times, twice, and a pause.
-		"a plan": {sdk.ModePlan, slow, 3 * time.Minute, 250 * time.Second},
+		"a plan": {sdk.ModePlan, silent{}, slow, 3 * time.Minute, 250 * time.Second},
 	} {
-		a := &runner.Agent{ModelTimeout: 10 * time.Second, Inline: c.tools}
+		a := &runner.Agent{ModelTimeout: 10 * time.Second, Inline: c.tools, Summarizer: c.summarizer}
 		if step, turn := longestStep(a), longestTurn(a, sdk.AgentSpec{Mode: c.mode}); step != c.step || turn != c.turn {
 			t.Errorf("%s: a step takes %s, and a turn %s; want %s and %s", name, step, turn, c.step, c.turn)
 		}

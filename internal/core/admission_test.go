@@ -256,3 +256,34 @@ func TestDecision_NeedsThePlanOfItsEdit(t *testing.T) {
 		t.Errorf("edits %s", encode(t, e.Edits))
 	}
 }
+
+// Whoever asks under wider terms alone, as a permission manager in Go may, is answered with a decision on the one call all the same: nobody could
+// deny it else without denying others.
+func TestDecision_OnTheOneCallCountsWhateverIsOffered(t *testing.T) {
+	t.Parallel()
+	for decision, want := range map[sdk.Decision]core.CallStatus{
+		sdk.DecisionAllow: core.CallResuming, sdk.DecisionDeny: core.CallFailed, sdk.DecisionAsk: core.CallFailed, sdk.DecisionResult: core.CallSucceeded,
+	} {
+		spec := newSpec(service("book", minute), service("lookup", minute))
+		spec.NeedsRulings = true
+		r := begun(t, spec)
+		terms := holding
+		terms.Scopes, terms.Results = []sdk.GrantScope{sdk.ScopeTool}, true
+		ev := r.replied("", callBook, sdk.ToolRequest{Name: "lookup", Arguments: `{}`})
+		ev.Admission.Rule(0, core.Ruling{Verdict: core.VerdictAsk, Terms: terms})
+		ev.Admission.Ask(0, []byte(`{}`))
+		ev.Admission.Rule(1, core.Ruling{Verdict: core.VerdictAllow})
+		mustStep(t, r, r.drive(ev))
+		call, asked := r.state.Calls[0], r.state.Calls[2]
+		decided := r.answer(r.effect(r.state.Opened, asked.ID), 0, `{}`)
+		decided.Received = r.now
+		decided.Decision = &sdk.PermissionDecision{Decision: decision, Scope: sdk.ScopeCall, ArgsHash: asked.Permission.ArgsHash}
+		if decision == sdk.DecisionResult {
+			decided.Decision.Result = []byte(`{}`)
+		}
+		e := mustStep(t, r, r.deliver("decision", decided))
+		if e.Decisions[0].Refused != "" || r.state.Call(call.ID).Status != want || len(r.state.Grants) != 0 {
+			t.Errorf("%s is refused with %q, the call is %s, and granted is %+v; want %s", decision, e.Decisions[0].Refused, r.state.Call(call.ID).Status, r.state.Grants, want)
+		}
+	}
+}

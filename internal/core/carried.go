@@ -99,14 +99,15 @@ func (t *transition) tokensKept() bool {
 }
 
 // waitsForTokens reports whether the model would be called next, if all tokens that are left were not kept for agents which still work. One
-// that has asked something is not kept waiting for itself.
+// that has asked something, and waits for the answer, is not waited for.
 func (t *transition) waitsForTokens() bool {
 	h := &t.Head
-	if h.RoundOpen() || h.stopping() || h.Review || len(h.Notes) > 0 || len(h.Undo) > 0 {
+	if h.RoundOpen() || h.stopping() || h.Review || len(h.Notes) > 0 || len(h.Undo) > 0 || !t.tokensKept() {
 		return false
 	}
-	asked := slices.ContainsFunc(h.Questions, func(q Question) bool { return !q.Answered })
-	return !asked && t.tokensKept()
+	return h.open(func(c *Call) bool {
+		return c.Reserved > 0 && !slices.ContainsFunc(h.Questions, func(q Question) bool { return q.Call == c.ID && !q.Answered })
+	})
 }
 
 // carry takes the calls of the round out of the head, but for those that are open.

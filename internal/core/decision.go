@@ -278,11 +278,9 @@ func (c *Call) coveredBy(consent sdk.Consent, initiator string) bool {
 	return slices.Equal(c.askedDomains(), consent.Domains) && len(c.terms().Unmet(consent, initiator)) == 0
 }
 
+// scopes are those that a decision may have: always that of the one call, because nobody could deny it else without denying others.
 func (g *PermissionState) scopes() []sdk.GrantScope {
-	if len(g.Scopes) == 0 {
-		return []sdk.GrantScope{sdk.ScopeCall}
-	}
-	return g.Scopes
+	return append([]sdk.GrantScope{sdk.ScopeCall}, g.Scopes...)
 }
 
 // enact closes the request, and lets its call be made or not. What before has granted already is not granted again.

@@ -120,3 +120,86 @@ func TestTokens_AreLeftToAnswerAnAgent(t *testing.T) {
 		t.Errorf("next is %T with %d tokens left, want the model to be called with 38", r.next(), r.state.TokensLeft())
 	}
 }
+
+// So it does whatever used the last tokens that are not kept: a reply that is no round, or a summary of the conversation.
+func TestTokens_KeptForAgentsComeBackAfterEveryModelCall(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		set func(*core.Spec)
+		ev  func(*rig) core.Event
+	}{
+		"a call that cannot be read": {func(*core.Spec) {}, func(r *rig) core.Event {
+			ev := r.replied("lookup(")
+			ev.Reply.Fault = &sdk.ReplyFault{Class: "parse_error", Message: "The call has no end."}
+			return ev
+		}},
+		"a text that is answered with a reminder": {
+			func(spec *core.Spec) { spec.Converse, spec.NoToolCall = true, core.NoToolCall{Remind: true, Limit: 3} },
+			func(r *rig) core.Event { return r.replied("Well.") },
+		},
+		"a summary": {func(*core.Spec) {}, func(*rig) core.Event {
+			return core.Compacted{Summary: core.Summary{Messages: 1, Lined: 1}, Reply: sdk.ModelReply{Usage: sdk.Usage{Prompt: 20}}}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, clerk := keeping(t)
+			c.set(r.spec)
+			if got := untilDone(t, r); got != "" {
+				t.Fatalf("the run ends with %q while it has tokens left", got)
+			}
+			mustStep(t, r, r.drive(c.ev(r)))
+			if got := untilDone(t, r); got != "" || r.state.Status != core.StatusWaiting || r.state.TokensLeft() > 0 {
+				t.Fatalf("the run is %s %s with %d tokens left, want it to wait for the agent", r.state.Status, got, r.state.TokensLeft())
+			}
+			ev := r.answer(clerk, 0, `{}`)
+			ev.Tokens = 10
+			mustStep(t, r, r.deliver("done", ev))
+			if got := untilDone(t, r); got != "" {
+				t.Errorf("the run ends with %q when the agent has left tokens", got)
+			}
+			if _, asks := r.next().(core.CallModel); !asks {
+				t.Errorf("next is %T with %d tokens left", r.next(), r.state.TokensLeft())
+			}
+		})
+	}
+}
+
+// A run that owes an agent an answer, and has no tokens to give it, waits for the others. Where there is none, nobody would go on.
+func TestTokens_KeptForOthersThanWhoAsked(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		used int64
+		want string
+	}{
+		"another agent leaves tokens": {10, ""},
+		"it uses all":                 {58, "quota:tokens"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec := newSpec(service("clerk", 30*minute), service("lookup", 30*minute), inline("add", false), inline(sdk.ToolAnswerChild, false))
+			spec.Tools[0].Agent, spec.Tools[1].Agent, spec.Continues, spec.Answers, spec.MaxTokens = true, true, true, true, 200
+			r := begun(t, spec)
+			e := mustStep(t, r, r.drive(r.replied("", sdk.ToolRequest{Name: "clerk", Arguments: `{}`}, sdk.ToolRequest{Name: "lookup", Arguments: `{}`})))
+			clerk, lookup := e.Head.Calls[0].ID, r.effect(e.Rev, e.Head.Calls[1].ID)
+			mustStep(t, r, r.deliver("question", core.Steered{
+				Note: core.Note{ID: "n1", Text: "Which one?"}, Question: &core.Question{Call: clerk, Run: "trip/" + clerk, At: wire.CallAddress{Call: clerk}},
+			}))
+			for range 3 {
+				if got := untilDone(t, r); got != "" {
+					t.Fatalf("the run ends with %q, with %d tokens left", got, r.state.TokensLeft())
+				}
+				r.round(t, "add")
+			}
+			if got := untilDone(t, r); got != "" || r.state.Status != core.StatusWaiting || r.state.TokensLeft() > 0 {
+				t.Fatalf("the run is %s %s with %d tokens left, want it to wait for the other agent", r.state.Status, got, r.state.TokensLeft())
+			}
+			ev := r.answer(lookup, 0, `{}`)
+			ev.Tokens = c.used
+			mustStep(t, r, r.deliver("done", ev))
+			if got := untilDone(t, r); got != c.want {
+				t.Errorf("the run ends with %q, want %q", got, c.want)
+			}
+		})
+	}
+}

@@ -24,7 +24,7 @@ type Spec struct {
 	// within TurnTimeout.
 	TurnSchema, QuestionSchema string
 	// StaleAfter is how long, in milliseconds, a driver may commit nothing before a timer or a control message takes over: the
-	// longest turn and two AckWaits.
+	// longest turn, or summary of the conversation, and two AckWaits.
 	StaleAfter int64
 	// NeedsRulings says that every call needs a ruling of the permission policy: one without is denied. So does a run that requires
 	// permissions of its own.

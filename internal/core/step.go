@@ -100,6 +100,14 @@ func (t *transition) driven() error {
 	if p := t.Head.Parked; p != nil && (p.Why == ParkPaused || modelAnswered(t.in.Event)) {
 		t.unpark() // its agent is not paused any more, or the model that it waited for has answered
 	}
+	if err := t.outcome(); err != nil || t.Head.Status != StatusRunning || !t.waitsForTokens() {
+		return err
+	}
+	return t.settle()
+}
+
+// outcome applies what the driver has done.
+func (t *transition) outcome() error {
 	switch ev := t.in.Event.(type) {
 	case Replied:
 		return t.replied(ev)

@@ -84,6 +84,39 @@ func TestLook_WeighsWhatPhrasesFind(t *testing.T) {
 }
 
 // TestLook_NamesTheSentence: where no phrase is found, what is told is the sentence that weighs most.
+// TestLook_PhrasesDecideAloneWithoutWeights: what is learned stands in for much of what the rules of phrases find, and a pack of somebody's own has
+// nothing learned.
+func TestLook_PhrasesDecideAloneWithoutWeights(t *testing.T) {
+	t.Parallel()
+	p, err := judge.NewPacks([]byte(`{
+		"language": "en", "common": ["the", "is", "and"], "words": {"NUM": "[0-9]+"},
+		"open": ["still pending"], "worked": ["done"], "ratio": "(?P<part>{NUM}) of (?P<whole>{NUM})", "narrate": ["i see"]
+	}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := "The list has all of it" + strings.Repeat(" and more", 40) + ". "
+	for _, c := range []struct {
+		judge      judge.Name
+		text, want string
+	}{
+		{judge.Incomplete, "The first is there. b.png is still pending.", "still pending"},
+		{judge.Incomplete, "3 of 8 are done.", "3 of 8"},
+		{judge.Incomplete, "8 of 8 are done.", ""},
+		{judge.Incomplete, "3 of 8 are blue.", ""},
+		{judge.Deflecting, "Two files are there. By name or by date?", "by name or by date"},
+		{judge.Deflecting, long + "By name or by date?", ""},
+		{judge.Deflecting, "By name or by date? By date, of course.", ""},
+		{judge.Deflecting, "I see two files.", "i see two files"},
+		{judge.Deflecting, "I see two files. The first is blue.", ""},
+	} {
+		found := p.Find(c.judge, judge.Reply{Text: c.text, Since: 1, Calls: []judge.Call{{Tool: "rename_file"}}})
+		if found != c.want {
+			t.Errorf("%s objects to %q in %q; want %q", c.judge, found, c.text, c.want)
+		}
+	}
+}
+
 func TestLook_NamesTheSentence(t *testing.T) {
 	t.Parallel()
 	r := judge.Reply{Text: "Seven invoices are unpaid. Reminders for all of them coming up.", Since: 1, Calls: []judge.Call{{Tool: "get_it", Reads: true}}}

@@ -164,10 +164,11 @@ func (a *activation) absorbed(ctx context.Context, entry *core.Entry, at point) 
 	if d := entry.Head.Driver; d != nil && d.Takeovers > 0 {
 		a.stats.Takeovers.Add(1)
 	}
-	if entry.Head.Cancel != nil || entry.Head.Urgent || entry.Kind == core.KindCallCancelAsked {
+	former, driver := a.at, a.head.Driver
+	ends := entry.Head.Status == core.StatusDone && driver != nil && driver.Owner != "" && driver.Owner != a.owner
+	if ends || entry.Head.Cancel != nil || entry.Head.Urgent || entry.Kind == core.KindCallCancelAsked {
 		a.Publisher.Wake(entry.Head.Agent, a.key)
 	}
-	former, driver := a.at, a.head.Driver
 	drives := entry.Head.Driver != nil && entry.Head.Driver.Owner == a.owner
 	if !drives && a.Index.Wanted() && changesSides(&a.head, &entry.Head) {
 		defer a.noteAbsorbed(ctx, entry)

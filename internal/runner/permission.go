@@ -341,8 +341,8 @@ func (a *activation) permissionRequest(ctx context.Context, c sdk.PermissionChec
 		Signed: r.Terms.Signed, RemindMillis: r.Terms.RemindMillis,
 		Results: r.Terms.OffersResult(),
 	}
-	if len(request.Scopes) == 0 {
-		request.Scopes = []sdk.GrantScope{sdk.ScopeCall}
+	if !slices.Contains(request.Scopes, sdk.ScopeCall) {
+		request.Scopes = append([]sdk.GrantScope{sdk.ScopeCall}, request.Scopes...)
 	}
 	built, err := guarded(func() (sdk.PermissionRequest, error) { return a.agent.Permissions.Request(ctx, c, request) })
 	if err != nil {

@@ -101,8 +101,14 @@ type compacting struct {
 	Error    string `json:"error,omitempty"`
 }
 
+// LongestCompaction is how many times as long as a model call a compaction may take: a summariser is asked again until it has taken one less.
+const LongestCompaction = 5
+
+// errSlowSummary says that a summariser has taken all the time that there is for a compaction.
+var errSlowSummary = sdk.Errorf(sdk.CodeUnavailable, "the model takes too long for so long a conversation")
+
 // compact shortens the conversation, with a summary of what is left out. Each batch of turns is summarised by the model that does
-// so; where there is none, where it fails, and once it was away, by the first words of what was said.
+// so; where there is none, where it fails, and once it was away or has taken too long, by the first words of what was said.
 func (a *activation) compact(ctx context.Context, c *prompt.Compaction, next sdk.ModelRequest) core.Event {
 	former := core.Summary{}
 	if a.state.Summary != nil {
@@ -115,10 +121,13 @@ func (a *activation) compact(ctx context.Context, c *prompt.Compaction, next sdk
 		Messages: former.Messages + c.Messages, Lined: former.Messages + c.Lined, Text: former.Text, Evicted: c.Evicted,
 		Files: prompt.Touched(former.Files, c.Turns),
 	}}
-	asks := c.Large
+	asks, until := c.Large, a.Env.Now()+((LongestCompaction-1)*a.agent.ModelTimeout).Milliseconds()
 	for _, batch := range batches {
 		text, err := "", error(nil)
-		if asks {
+		switch {
+		case asks && a.Env.Now() >= until:
+			err = errSlowSummary
+		case asks:
 			text, err = a.summarise(ctx, batch, next, &ev.Reply)
 		}
 		if err != nil {

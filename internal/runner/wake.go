@@ -126,7 +126,7 @@ func (w *working) giveUp(mine *work, head *core.Head) {
 	}
 }
 
-// Wake interrupts what is in flight for a run that is to end, because a cancel must not wait for a model to answer; and a
+// Wake interrupts what is in flight for a run that is to end, or has, because a cancel must not wait for a model to answer; and a
 // model call, when somebody sent a message that is not to wait either, and tools whose calls were cancelled. A run that is not driven here, or goes on, is left
 // alone.
 func (r *Runner) Wake(ctx context.Context, run wire.RunKey) error {

@@ -304,6 +304,10 @@ var ofRows = []mutant{
 	{"no answer deflects", around("internal/judge.Look.Find", "if judge == Deflecting {\n\treturn \"\"\n}\nreturn original(judge)"), rows{"L28"}},
 	{"a judge sends texts back for ever", around(core+"Answers.refused", "return 0"), rows{"L29"}},
 	{"nothing is complete", around("internal/judge.Pack.completes", "return false"), rows{"L30"}},
+	{"what is open is done", call("internal/judge.Pack.incomplete", "found open", `""`), test{"internal/judge", "TestLook_PhrasesDecideAloneWithoutWeights"}},
+	{"a part is all", around("internal/judge.Pack.part", `return ""`), test{"internal/judge", "TestLook_PhrasesDecideAloneWithoutWeights"}},
+	{"a short question needs words of a question", condition("internal/judge.Pack.deflecting", "short", "false"), test{"internal/judge", "TestLook_PhrasesDecideAloneWithoutWeights"}},
+	{"a long text that ends in a question is one", condition("internal/judge.Pack.deflecting", "short", "true"), test{"internal/judge", "TestLook_PhrasesDecideAloneWithoutWeights"}},
 	{"what is learned is not asked", around("internal/judge.Look.Find", "return k.Phrase(judge)"), test{"internal/judge", "TestLook_WeighsWhatPhrasesFind"}},
 	{"a phrase is an objection whatever is learned", around("internal/judge.Look.Find", `
 		if found := k.Phrase(judge); found != "" {

@@ -62,7 +62,8 @@ func incompleteReply(t *testing.T) {
 	})
 }
 
-// incompletePhrases is row L25 for what says in other ways that work is left: a part of what there is, and what has not been done yet.
+// incompletePhrases is row L25 for what says in other ways that work is left: a part of what there is, and what has not been done yet. That each
+// is found by its own rule, and not by what was learned, is for the tests of internal/judge.
 func incompletePhrases(t *testing.T) {
 	h, r, model, _ := listed(t, sdk.Answers{Incomplete: 9}, sdktest.Say("I have renamed 3 of the 8 files."),
 		sdktest.Say("I renamed a.png, b.png has not been renamed yet."), sdktest.Say("All files have been renamed."))
@@ -77,7 +78,7 @@ func allIncomplete(t *testing.T) {
 
 // shortQuestion is row L28 for a question without any of the phrases.
 func shortQuestion(t *testing.T) {
-	h, r, model, _ := listed(t, sdk.Answers{Deflecting: 3}, sdktest.Say("Was that with a.png or with b.png?"), sdktest.Say("Two files."))
+	h, r, model, _ := listed(t, sdk.Answers{Deflecting: 3}, sdktest.Say("By name or by date?"), sdktest.Say("Two files."))
 	succeeds(t, h, r, `{"response": "Two files."}`)
 	asked(t, model, 3)
 }
