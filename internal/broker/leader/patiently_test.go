@@ -11,14 +11,14 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"agentd/test/member"
+	"agentd/test/natsserver"
 )
 
 // A connection that changes servers does not say whether they are a cluster. What it asks then is asked again all the same, while a leader is
 // being elected.
 func TestPatientlyOnce_WhileTheConnectionChangesServers(t *testing.T) {
 	t.Parallel()
-	s := member.Start(t, "three", server.RANDOM_PORT)
+	s := natsserver.Member(t, "three", server.RANDOM_PORT)
 	nc, err := nats.Connect(s.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func TestPatientlyOnce_WhileTheConnectionChangesServers(t *testing.T) {
 		if asked++; asked > 1 {
 			return nil
 		}
-		member.Start(t, "three", port)
+		natsserver.Member(t, "three", port)
 		<-back
 		return jetstream.ErrNoStreamResponse
 	})
@@ -50,7 +50,7 @@ func TestPatientlyOnce_WhileTheConnectionChangesServers(t *testing.T) {
 func TestPatiently_BetweenServers(t *testing.T) {
 	t.Parallel()
 	for urls, want := range map[string]int{"": 1, ",nats://127.0.0.1:1": 2} {
-		s := member.Start(t, "", server.RANDOM_PORT)
+		s := natsserver.Member(t, "", server.RANDOM_PORT)
 		nc, err := nats.Connect(s.ClientURL()+urls, nats.MaxReconnects(-1), nats.DontRandomize())
 		if err != nil {
 			t.Fatal(err)
@@ -79,7 +79,7 @@ func TestPatiently_BetweenServers(t *testing.T) {
 // A request that was lost is soon made again; one that needs long is given longer each time.
 func TestPatiently_GivesEachRequestLonger(t *testing.T) {
 	t.Parallel()
-	s := member.Start(t, "three", server.RANDOM_PORT)
+	s := natsserver.Member(t, "three", server.RANDOM_PORT)
 	nc, err := nats.Connect(s.ClientURL())
 	if err != nil {
 		t.Fatal(err)
