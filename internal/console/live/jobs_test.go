@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/brokertest"
 	"agentd/internal/broker/embedded"
 	"agentd/internal/broker/provision"
 	"agentd/internal/broker/streams"
@@ -44,20 +45,7 @@ func (s slow) Runs(ctx context.Context, cursor string, _ int) ([]runner.StoredRu
 // counting are jobs of a console whose requests wait for no run, and whose store has so many.
 func counting(t *testing.T, runs int) (*jobs, slow) {
 	t.Helper()
-	server, err := embedded.Start(embedded.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	conn, err := broker.Connect(t.Context(), broker.ConnectOptions{InProcess: server, Subjects: wire.DefaultSubjects()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
+	conn := brokertest.Connect(t, broker.ConnectOptions{InProcess: brokertest.Server(t, embedded.Options{})})
 	if _, err := provision.Apply(t.Context(), conn, provision.Plan{}); err != nil {
 		t.Fatal(err)
 	}
