@@ -2,7 +2,6 @@ package leader
 
 import (
 	"context"
-	"net"
 	"slices"
 	"testing"
 	"time"
@@ -12,14 +11,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/test/natsserver"
+	"agentd/test/ports"
 )
 
-// A connection that changes servers does not say whether they are a cluster. What it asks then is asked again all the same, while a leader is
-// being elected.
-func TestPatientlyOnce_WhileTheConnectionChangesServers(t *testing.T) {
-	t.Parallel()
-	s := natsserver.Member(t, "three", server.RANDOM_PORT)
-	nc, err := nats.Connect(s.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(time.Millisecond))
+// connect connects until the test ends.
+func connect(t *testing.T, urls string, options ...nats.Option) (*nats.Conn, jetstream.JetStream) {
+	t.Helper()
+	nc, err := nats.Connect(urls, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,12 +26,21 @@ func TestPatientlyOnce_WhileTheConnectionChangesServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return nc, js
+}
+
+// A connection that changes servers does not say whether they are a cluster. What it asks then is asked again all the same, while a leader is
+// being elected.
+func TestPatientlyOnce_WhileTheConnectionChangesServers(t *testing.T) {
+	t.Parallel()
+	port := ports.Free(t)
+	s := natsserver.Member(t, "three", port)
+	nc, js := connect(t, s.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(time.Millisecond))
 	away, back := nc.StatusChanged(nats.RECONNECTING), nc.StatusChanged(nats.CONNECTED)
-	port := s.Addr().(*net.TCPAddr).Port
 	s.Shutdown()
 	<-away
 	asked := 0
-	err = PatientlyOnce(t.Context(), js, "stream AGENTD_START", func(context.Context) error {
+	err := PatientlyOnce(t.Context(), js, "stream AGENTD_START", func(context.Context) error {
 		if asked++; asked > 1 {
 			return nil
 		}
@@ -51,20 +58,12 @@ func TestPatiently_BetweenServers(t *testing.T) {
 	t.Parallel()
 	for urls, want := range map[string]int{"": 1, ",nats://127.0.0.1:1": 2} {
 		s := natsserver.Member(t, "", server.RANDOM_PORT)
-		nc, err := nats.Connect(s.ClientURL()+urls, nats.MaxReconnects(-1), nats.DontRandomize())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(nc.Close)
-		js, err := jetstream.New(nc)
-		if err != nil {
-			t.Fatal(err)
-		}
+		nc, js := connect(t, s.ClientURL()+urls, nats.MaxReconnects(-1), nats.DontRandomize())
 		away := nc.StatusChanged(nats.RECONNECTING)
 		s.Shutdown()
 		<-away
 		asked := 0
-		err = Patiently(t.Context(), js, "stream AGENTD_START", func(context.Context) error {
+		err := Patiently(t.Context(), js, "stream AGENTD_START", func(context.Context) error {
 			if asked++; asked > 1 {
 				return nil
 			}
@@ -80,18 +79,10 @@ func TestPatiently_BetweenServers(t *testing.T) {
 func TestPatiently_GivesEachRequestLonger(t *testing.T) {
 	t.Parallel()
 	s := natsserver.Member(t, "three", server.RANDOM_PORT)
-	nc, err := nats.Connect(s.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, js := connect(t, s.ClientURL())
 	want := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second}
 	var given []time.Duration
-	err = Patiently(t.Context(), js, "stream AGENTD_START", func(ctx context.Context) error {
+	err := Patiently(t.Context(), js, "stream AGENTD_START", func(ctx context.Context) error {
 		if len(given) == len(want) {
 			return nil
 		}
