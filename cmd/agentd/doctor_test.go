@@ -18,6 +18,7 @@ import (
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/state/redistest"
+	"agentd/test/natsserver"
 )
 
 // clinic is a system that doctor examines.
@@ -47,19 +48,8 @@ func newClinic(t *testing.T, syncs bool) *clinic {
 // newClinicOn is newClinic with a server of its own kind.
 func newClinicOn(t *testing.T, o server.Options) *clinic {
 	t.Helper()
-	o.Host, o.Port, o.HTTPHost, o.HTTPPort, o.JetStream, o.NoLog, o.NoSigs = "127.0.0.1", -1, "127.0.0.1", -1, true, true, true
-	ns, err := server.NewServer(&o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns.Start()
-	t.Cleanup(func() {
-		ns.Shutdown()
-		ns.WaitForShutdown()
-	})
-	if !ns.ReadyForConnections(wait) {
-		t.Fatal("the server does not start")
-	}
+	o.Port, o.HTTPHost, o.HTTPPort, o.JetStream = -1, "127.0.0.1", -1, true
+	ns := natsserver.Start(t, o)
 	nc, err := nats.Connect(ns.ClientURL())
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"agentd/internal/broker/embedded"
 	"agentd/sdk/wire"
+	"agentd/test/natsserver"
 	"agentd/test/ports"
 )
 
@@ -122,22 +123,9 @@ func TestWatch_IsAnnouncedAgainAfterAnOutage(t *testing.T) {
 // Who may not announce that they watch is told all the same when the connection was lost, and when it is closed.
 func TestWatch_WhoMayNotAnnounceIsToldOfTheConnection(t *testing.T) {
 	t.Parallel()
-	ns, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true, Users: []*server.User{{
-			Username: "ann", Password: "cold", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"agentd.watch.>"}}},
-		}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns.Start()
-	t.Cleanup(func() {
-		ns.Shutdown()
-		ns.WaitForShutdown()
-	})
-	if !ns.ReadyForConnections(deadline) {
-		t.Fatal("the server does not start")
-	}
+	ns := natsserver.Start(t, server.Options{Port: server.RANDOM_PORT, Users: []*server.User{{
+		Username: "ann", Password: "cold", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"agentd.watch.>"}}},
+	}}})
 	c := connect(t, ConnectOptions{URL: "nats://ann:cold@" + ns.Addr().String()})
 	subject := c.subjects.Watch("travel.desk", testRun)
 	refused, _, forget := c.refusals.until(testContext(t), subject)

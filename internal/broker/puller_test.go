@@ -15,7 +15,7 @@ import (
 	"agentd/internal/broker/embedded"
 	"agentd/internal/broker/streams"
 	"agentd/sdk/wire"
-	"agentd/test/member"
+	"agentd/test/natsserver"
 	"agentd/test/ports"
 )
 
@@ -133,7 +133,7 @@ func TestPuller_AsksAgainSoonWhereLeadersChange(t *testing.T) {
 		"":      {10 * time.Second, 10 * time.Second, 10 * time.Second, 10 * time.Second},
 		"three": {time.Second, 5 * time.Second, time.Second, time.Second},
 	} {
-		c := connect(t, ConnectOptions{URL: member.Start(t, cluster, server.RANDOM_PORT).ClientURL()})
+		c := connect(t, ConnectOptions{URL: natsserver.Member(t, cluster, server.RANDOM_PORT).ClientURL()})
 		p, err := c.newPuller(startRef, 1)
 		if err != nil {
 			t.Fatal(err)

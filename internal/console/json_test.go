@@ -14,10 +14,12 @@ import (
 	"agentd/internal/broker/streams"
 	"agentd/internal/console/live"
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/internal/runner"
 	"agentd/internal/setup"
 	"agentd/internal/state/natsstore"
 	"agentd/sdk/wire"
+	"agentd/test/poll"
 )
 
 // told is what a program gets in place of a page.
@@ -207,15 +209,13 @@ func TestAgent_IsResumedWhileItsRunsAreWoken(t *testing.T) {
 	}
 	to, _ := b.post(http.StatusSeeOther, "/agents/payer/resume", nil)
 	contains(t, b.get(http.StatusOK, to), "The agent goes on")
-	for ; ; <-time.After(50 * time.Millisecond) {
+	poll.Until(t, harness.DefaultPatience(), "some are woken", func() bool {
 		left, err := b.h.Conn().ParkedRuns(t.Context(), wire.KeyAgentPaused, "payer")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(left) < many {
-			return
-		}
-	}
+		return len(left) < many
+	})
 }
 
 // The page of health says what streams hold, how far readers are, and who works.

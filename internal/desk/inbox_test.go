@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/brokertest"
 	"agentd/internal/broker/embedded"
 	"agentd/internal/requests"
 	"agentd/sdk"
@@ -43,14 +43,7 @@ var request = wire.CallAddress{
 // A desk whose connection is closed reads nothing any more, and does not go on trying.
 func TestReadAnew_EndsWithItsConnection(t *testing.T) {
 	t.Parallel()
-	server, err := embedded.Start(embedded.Options{Dir: filepath.Join(t.TempDir(), "data")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := broker.Connect(t.Context(), broker.ConnectOptions{InProcess: server, Subjects: wire.DefaultSubjects()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := brokertest.Connect(t, broker.ConnectOptions{InProcess: brokertest.Server(t, embedded.Options{})})
 	if err := conn.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -59,9 +52,6 @@ func TestReadAnew_EndsWithItsConnection(t *testing.T) {
 	d := &Desk{o: Options{Conn: conn, Domains: []string{sdk.HumanDomain}, Logger: slog.New(slog.DiscardHandler)}, now: time.Now}
 	if _, err := d.readAnew(ctx); !broker.Closed(err) {
 		t.Errorf("it ended with %v", err)
-	}
-	if err := server.Close(); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -169,11 +169,8 @@ func TestAfterRestarts_WithoutPower(t *testing.T) {
 					t.Errorf("%d terminal events are on %s", n, subject)
 				}
 			}
-			twice := 0
-			for _, n := range c.calls {
-				twice += min(n-1, 1)
-			}
-			t.Logf("%d runs, %d calls, %d of them made more than once", *rounds*runs, len(c.calls), twice)
+			calls, twice := c.counted()
+			t.Logf("%d runs, %d calls, %d of them made more than once", *rounds*runs, calls, twice)
 		})
 	}
 }

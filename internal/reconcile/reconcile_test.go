@@ -93,7 +93,7 @@ func TestRun_LostTimerIsArmedAgain(t *testing.T) {
 // TestRun_TimerThatFiredUnseenFiresAgain: fired timers are kept for a week, in which no worker may have been there.
 func TestRun_TimerThatFiredUnseenFiresAgain(t *testing.T) {
 	t.Parallel()
-	r := start(t, func(r *rig) { r.agents[0].Spec.Services[0].TimeoutMillis = 3000 }) // the worker has stopped by then
+	r := start(t, func(r *rig) { r.agents[0].Spec.Services[0].TimeoutMillis = 10_000 }) // the worker has stopped by then
 	r.stop()
 	b := r.begin("add")
 	r.work()

@@ -3,9 +3,11 @@ package worker
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"agentd/internal/broker"
 	"agentd/internal/broker/embedded"
@@ -15,6 +17,7 @@ import (
 	"agentd/internal/runner"
 	"agentd/sdk"
 	"agentd/sdk/wire"
+	"agentd/test/poll"
 )
 
 // indexing is an index of runs, and the workers that tell it of them.
@@ -54,17 +57,17 @@ func (x *indexing) note(worker int, run string, rev uint64, status core.Status) 
 }
 
 // until waits until the index has this entry of a run.
-func (x *indexing) until(run string, rev uint64) broker.IndexedRun {
+func (x *indexing) until(run string, rev uint64) (i broker.IndexedRun) {
 	x.Helper()
-	for {
-		i, err := x.conn.Indexed(x.Context(), wire.NewRunKey(run))
-		if err != nil {
-			x.Fatalf("entry %d of run %s: %v", rev, run, err)
+	what := fmt.Sprintf("the index has entry %d of run %s", rev, run)
+	poll.Until(x.T, time.Minute, what, func() bool {
+		var err error
+		if i, err = x.conn.Indexed(x.Context(), wire.NewRunKey(run)); err != nil {
+			x.Fatalf("%s: %v", what, err)
 		}
-		if i.Revision == rev {
-			return i
-		}
-	}
+		return i.Revision == rev
+	})
+	return i
 }
 
 // flushed has a worker say what it kept back, and waits until all of it is stored.

@@ -13,26 +13,18 @@ import (
 	"agentd/sdk/client"
 	"agentd/sdk/sdktest"
 	"agentd/sdk/wire"
+	"agentd/test/natsserver"
 )
 
 // answering is a server on which each request about a run of the desk gets an answer, and which refuses live events.
 func answering(t *testing.T, answer *nats.Msg) *client.Client {
 	t.Helper()
-	ns, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true, JetStream: true, StoreDir: t.TempDir(),
+	ns := natsserver.Start(t, server.Options{
+		Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(),
 		Users: []*server.User{{Username: "worker", Password: "hot"}, {Username: "ann", Password: "cold", Permissions: &server.Permissions{
 			Subscribe: &server.SubjectPermission{Deny: []string{"agentd.stream.>"}},
 		}}},
 	})
-	must(t, err)
-	ns.Start()
-	t.Cleanup(func() {
-		ns.Shutdown()
-		ns.WaitForShutdown()
-	})
-	if !ns.ReadyForConnections(sdktest.Patience) {
-		t.Fatal("the server does not start")
-	}
 	nc, err := nats.Connect(ns.ClientURL(), nats.UserInfo("worker", "hot"))
 	must(t, err)
 	t.Cleanup(nc.Close)

@@ -24,6 +24,7 @@ import (
 	"agentd/internal/broker/embedded"
 	"agentd/internal/broker/streams"
 	"agentd/sdk/wire"
+	"agentd/test/natsserver"
 )
 
 const servicesDoc = "../../docs/services.md"
@@ -121,19 +122,7 @@ func newSecured(t *testing.T, keep func(line string) bool) *secured {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options.NoLog, options.NoSigs = true, true
-	ns, err := server.NewServer(options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns.Start()
-	t.Cleanup(func() {
-		ns.Shutdown()
-		ns.WaitForShutdown()
-	})
-	if !ns.ReadyForConnections(deadline) {
-		t.Fatal("the server does not start")
-	}
+	ns := natsserver.Start(t, *options)
 	e := &secured{world: &world{t: t, log: &logBuffer{}, ackWait: ackWait}, url: strings.TrimPrefix(ns.ClientURL(), "nats://"), s: docService(t)}
 	e.conn = e.as("worker:hot")
 	e.provision(e.s)

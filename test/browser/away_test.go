@@ -4,9 +4,12 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
+
+	"agentd/test/ports"
 )
 
 // away is how long the broker is away for longer than it takes the page to say so.
@@ -48,15 +51,16 @@ func TestAway_ThePageSaysSoAndGoesOn(t *testing.T) {
 func TestAway_TheConsoleThatDoesNotAnswerIsNoticed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	_, first := w.served()
-	address := first.address()
-	b := newTab(t, address)
+	w.served()
+	listen := "127.0.0.1:" + strconv.Itoa(ports.Free(t))
+	first := w.startConsole("--as", "anna", "--http", listen)
+	b := newTab(t, first.address())
 	b.expects("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "htmx:sendError", "htmx:afterRequest", "[object Event]")
 	b.open("/runs")
 	b.shows("There are no runs yet")
 	first.stop(syscall.SIGTERM)
 	b.shows("The console does not answer.")
-	w.startConsole("--as", "anna", "--http", address[len("http://"):])
+	w.startConsole("--as", "anna", "--http", listen)
 	b.lacks("The console does not answer.")
 }
 

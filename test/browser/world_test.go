@@ -16,11 +16,12 @@ import (
 	"time"
 
 	"agentd/test/capture"
+	"agentd/test/poll"
 	"agentd/test/ports"
 )
 
 // patience is how long a test waits for anything.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // bin is the folder of the programs, which the tests' end removes.
 var bin string
@@ -196,15 +197,5 @@ func (w *world) agentd(args ...string) string {
 // await waits until something holds.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	poll := time.NewTicker(20 * time.Millisecond)
-	defer poll.Stop()
-	late := time.NewTimer(patience)
-	defer late.Stop()
-	for !holds() {
-		select {
-		case <-poll.C:
-		case <-late.C:
-			t.Fatalf("within %s it is not so that %s", patience, what)
-		}
-	}
+	poll.Until(t, patience, what, holds)
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/exec"
 	"github.com/testcontainers/testcontainers-go/network"
+
+	"agentd/test/poll"
 )
 
 // patience is how long anything may take.
@@ -142,11 +144,7 @@ func (w *world) logs(c testcontainers.Container) string {
 // eventually waits until holds does.
 func (w *world) eventually(what string, holds func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); <-time.After(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("%s does not happen", what)
-		}
-	}
+	poll.Until(w.t, patience, what, holds)
 }
 
 // healthy waits until the health check that docker-compose.yml has for a service succeeds.

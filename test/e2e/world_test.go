@@ -20,6 +20,7 @@ import (
 	"agentd/internal/state/redistest"
 	"agentd/internal/worker"
 	"agentd/sdk/wire"
+	"agentd/test/poll"
 )
 
 // world starts the processes of a scenario and stops them with the test.
@@ -274,16 +275,14 @@ func (w *world) startKilling() func() int {
 func (w *world) stopKilling() int { return w.killing() }
 
 // awaitAddress waits until the server has written where it listens.
-func awaitAddress(t *testing.T, dir string) string {
+func awaitAddress(t *testing.T, dir string) (url string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
-		if url, err := datafolder.ReadAddress(dir); err == nil {
-			return url
-		}
-		<-time.After(20 * time.Millisecond)
-	}
-	t.Fatal("the server does not start")
-	return ""
+	poll.Until(t, time.Minute, "the server listens", func() bool {
+		var err error
+		url, err = datafolder.ReadAddress(dir)
+		return err == nil
+	})
+	return url
 }
 
 // lockedBuffer keeps what a process prints.

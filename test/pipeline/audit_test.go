@@ -63,6 +63,16 @@ func parent() sdk.AgentSpec {
 	return spec
 }
 
+// oneWaits begins a run beside those of lives, which waits for two calls, and returns the first.
+func oneWaits(h *harness.Harness) *harness.Call {
+	ev := h.Init("desk", hello())
+	ev.Subject, ev.ID = "waiting", "waiting"
+	h.Send("desk", ev)
+	call := h.Call("calc.add")
+	h.Call("calc.add")
+	return call
+}
+
 // lives is a system in which runs ended in all the ways that there are.
 func lives(t *testing.T, start func(harness.Options) (*harness.Harness, vandal)) (*harness.Harness, vandal) {
 	talk := desk()

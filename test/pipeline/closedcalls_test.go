@@ -134,11 +134,7 @@ func TestClosedCalls_LeaveAndNobodyMissesThem(t *testing.T) {
 	onStores(t, func(t *testing.T, start func(harness.Options) (*harness.Harness, vandal)) {
 		h, _ := lives(t, start)
 		before := sound(t, h.Conn(), h.Worker().Store)
-		waiting := h.Init("desk", hello())
-		waiting.Subject, waiting.ID = "waiting", "waiting"
-		h.Send("desk", waiting)
-		call := h.Call("calc.add")
-		h.Call("calc.add")
+		call := oneWaits(h)
 		readVoids(t, h.Conn())
 		sound(t, h.Conn(), h.Worker().Store)
 		t.Logf("%d subjects before", len(onOut(t, h.Conn())))

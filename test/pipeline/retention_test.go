@@ -35,11 +35,7 @@ func TestAudit_TakesTombstonesForWhatTheyAre(t *testing.T) {
 	onStores(t, func(t *testing.T, start func(harness.Options) (*harness.Harness, vandal)) {
 		h, _ := lives(t, start)
 		before := sound(t, h.Conn(), h.Worker().Store)
-		waiting := h.Init("desk", hello())
-		waiting.Subject, waiting.ID = "waiting", "waiting"
-		h.Send("desk", waiting)
-		call := h.Call("calc.add")
-		h.Call("calc.add")
+		call := oneWaits(h)
 		report := purge(t, h.Worker())
 		if report.Purged != before.Runs || report.Unrepaired != 0 {
 			t.Errorf("purged %+v, want %d", report, before.Runs)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"agentd/sdk/client"
 	"agentd/sdk/service"
 	"agentd/sdk/wire"
+	"agentd/test/ports"
 )
 
 // patience is how long anything may take, the building of the versions aside.
@@ -53,7 +55,7 @@ func start(t *testing.T, store string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, url: server.URL(), model: &model{t: t, handler: mockllm.New(script), address: "127.0.0.1:0"}}
+	w := &world{t: t, url: server.URL(), model: &model{t: t, handler: mockllm.New(script), address: net.JoinHostPort("127.0.0.1", strconv.Itoa(ports.Free(t)))}}
 	w.model.start()
 	w.environment = []string{
 		"NATS_URL=" + w.url, "OPENAI_BASE_URL=http://" + w.model.address + "/v1", "OPENAI_API_KEY=none", "AGENTD_LOG_FORMAT=json",
@@ -95,7 +97,7 @@ func (m *model) start() {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	m.address, m.server = listener.Addr().String(), &http.Server{Handler: m.handler, ReadHeaderTimeout: patience}
+	m.server = &http.Server{Handler: m.handler, ReadHeaderTimeout: patience}
 	server := m.server
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()

@@ -12,6 +12,7 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/broker/embedded"
 	"agentd/sdk/wire"
+	"agentd/test/poll"
 )
 
 // Deadline bounds every wait for something that must happen; tests that pass do not come near it.
@@ -75,14 +76,5 @@ func Connect(t *testing.T, o broker.ConnectOptions) *broker.Conn {
 // Eventually waits until ok.
 func Eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(Deadline)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("never happened: %s", what)
-		}
-	}
+	poll.Until(t, Deadline, what, ok)
 }

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"agentd/internal/broker/datafolder"
@@ -129,7 +128,7 @@ func TestServer_ListensWhereItDidBefore(t *testing.T) {
 		}
 		return port
 	}
-	before := listen(Options{Port: server.RANDOM_PORT})
+	before := listen(Options{Port: ports.Free(t)})
 	if got := listen(Options{}); got != before {
 		t.Errorf("it listens on %d; want %d as before", got, before)
 	}

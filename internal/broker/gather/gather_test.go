@@ -35,6 +35,18 @@ func (c slowConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// slowly gathers what is written to a connection that is writing "a". What it writes it has written when that is read.
+func slowly(t *testing.T) (g *gathered, writes <-chan string) {
+	t.Helper()
+	near, far := net.Pipe()
+	t.Cleanup(func() { far.Close() })
+	slow := slowConn{near, make(chan string)}
+	g = gather(slow)
+	writeAll(t, g, "a")
+	synctest.Wait() // it is being written
+	return g, slow.writes
+}
+
 func writeAll(t *testing.T, w io.Writer, parts ...string) {
 	t.Helper()
 	for _, p := range parts {
@@ -47,22 +59,17 @@ func writeAll(t *testing.T, w io.Writer, parts ...string) {
 // What is written while an earlier write is under way is one write.
 func TestGather_WritesTogetherWhatHasComeMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := net.Pipe()
-		defer far.Close()
-		slow := slowConn{near, make(chan string)}
-		g := gather(slow)
-		writeAll(t, g, "a")
-		synctest.Wait() // it is being written
+		g, writes := slowly(t)
 		writeAll(t, g, "b", "c", "d")
 		for _, want := range []string{"a", "bcd"} {
-			if got := <-slow.writes; got != want {
+			if got := <-writes; got != want {
 				t.Errorf("wrote %q, want %q", got, want)
 			}
 		}
 		writeAll(t, g, "e")
 		synctest.Wait()
 		go g.Close()
-		if got := <-slow.writes; got != "e" {
+		if got := <-writes; got != "e" {
 			t.Errorf("wrote %q, want %q", got, "e")
 		}
 	})
@@ -108,12 +115,7 @@ func TestGather_KeepsOrder(t *testing.T) {
 // What waits is bounded: who writes more waits for room.
 func TestGather_WaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := net.Pipe()
-		defer far.Close()
-		slow := slowConn{near, make(chan string)}
-		g := gather(slow)
-		writeAll(t, g, "a")
-		synctest.Wait()
+		g, writes := slowly(t)
 		writeAll(t, g, strings.Repeat("b", mostGathered))
 		took := make(chan struct{})
 		go func() {
@@ -126,12 +128,12 @@ func TestGather_WaitsForRoom(t *testing.T) {
 			t.Error("it has taken more than there is room for")
 		default:
 		}
-		<-slow.writes
+		<-writes
 		<-took
-		if got := len(<-slow.writes); got != mostGathered {
+		if got := len(<-writes); got != mostGathered {
 			t.Errorf("wrote %d bytes, want %d", got, mostGathered)
 		}
-		if got := <-slow.writes; got != "c" {
+		if got := <-writes; got != "c" {
 			t.Errorf("wrote %q, want %q", got, "c")
 		}
 		g.Close()

@@ -2,7 +2,6 @@ package leader
 
 import (
 	"context"
-	"net"
 	"slices"
 	"testing"
 	"time"
@@ -11,15 +10,14 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"agentd/test/member"
+	"agentd/test/natsserver"
+	"agentd/test/ports"
 )
 
-// A connection that changes servers does not say whether they are a cluster. What it asks then is asked again all the same, while a leader is
-// being elected.
-func TestPatientlyOnce_WhileTheConnectionChangesServers(t *testing.T) {
-	t.Parallel()
-	s := member.Start(t, "three", server.RANDOM_PORT)
-	nc, err := nats.Connect(s.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(time.Millisecond))
+// connect connects until the test ends.
+func connect(t *testing.T, urls string, options ...nats.Option) (*nats.Conn, jetstream.JetStream) {
+	t.Helper()
+	nc, err := nats.Connect(urls, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,16 +26,25 @@ func TestPatientlyOnce_WhileTheConnectionChangesServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return nc, js
+}
+
+// A connection that changes servers does not say whether they are a cluster. What it asks then is asked again all the same, while a leader is
+// being elected.
+func TestPatientlyOnce_WhileTheConnectionChangesServers(t *testing.T) {
+	t.Parallel()
+	port := ports.Free(t)
+	s := natsserver.Member(t, "three", port)
+	nc, js := connect(t, s.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(time.Millisecond))
 	away, back := nc.StatusChanged(nats.RECONNECTING), nc.StatusChanged(nats.CONNECTED)
-	port := s.Addr().(*net.TCPAddr).Port
 	s.Shutdown()
 	<-away
 	asked := 0
-	err = PatientlyOnce(t.Context(), js, "stream AGENTD_START", func(context.Context) error {
+	err := PatientlyOnce(t.Context(), js, "stream AGENTD_START", func(context.Context) error {
 		if asked++; asked > 1 {
 			return nil
 		}
-		member.Start(t, "three", port)
+		natsserver.Member(t, "three", port)
 		<-back
 		return jetstream.ErrNoStreamResponse
 	})
@@ -50,21 +57,13 @@ func TestPatientlyOnce_WhileTheConnectionChangesServers(t *testing.T) {
 func TestPatiently_BetweenServers(t *testing.T) {
 	t.Parallel()
 	for urls, want := range map[string]int{"": 1, ",nats://127.0.0.1:1": 2} {
-		s := member.Start(t, "", server.RANDOM_PORT)
-		nc, err := nats.Connect(s.ClientURL()+urls, nats.MaxReconnects(-1), nats.DontRandomize())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(nc.Close)
-		js, err := jetstream.New(nc)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := natsserver.Member(t, "", server.RANDOM_PORT)
+		nc, js := connect(t, s.ClientURL()+urls, nats.MaxReconnects(-1), nats.DontRandomize())
 		away := nc.StatusChanged(nats.RECONNECTING)
 		s.Shutdown()
 		<-away
 		asked := 0
-		err = Patiently(t.Context(), js, "stream AGENTD_START", func(context.Context) error {
+		err := Patiently(t.Context(), js, "stream AGENTD_START", func(context.Context) error {
 			if asked++; asked > 1 {
 				return nil
 			}
@@ -79,19 +78,11 @@ func TestPatiently_BetweenServers(t *testing.T) {
 // A request that was lost is soon made again; one that needs long is given longer each time.
 func TestPatiently_GivesEachRequestLonger(t *testing.T) {
 	t.Parallel()
-	s := member.Start(t, "three", server.RANDOM_PORT)
-	nc, err := nats.Connect(s.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := natsserver.Member(t, "three", server.RANDOM_PORT)
+	_, js := connect(t, s.ClientURL())
 	want := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second}
 	var given []time.Duration
-	err = Patiently(t.Context(), js, "stream AGENTD_START", func(ctx context.Context) error {
+	err := Patiently(t.Context(), js, "stream AGENTD_START", func(ctx context.Context) error {
 		if len(given) == len(want) {
 			return nil
 		}

@@ -23,6 +23,7 @@ import (
 	"agentd/internal/finding"
 	"agentd/sdk"
 	"agentd/sdk/wire"
+	"agentd/test/natsserver"
 	"agentd/test/ports"
 )
 
@@ -376,30 +377,18 @@ func TestApply_PersistMode(t *testing.T) {
 // Clients of a leaf node see its process, and not that of the server with the streams: nobody would notice that one's restart.
 func TestApply_BehindALeafNode(t *testing.T) {
 	t.Parallel()
-	start := func(o server.Options) *server.Server {
-		t.Helper()
-		o.Host, o.Port, o.NoLog, o.NoSigs = "127.0.0.1", server.RANDOM_PORT, true, true
-		s, err := server.NewServer(&o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.Start()
-		t.Cleanup(func() {
-			s.Shutdown()
-			s.WaitForShutdown()
-		})
-		if !s.ReadyForConnections(brokertest.Deadline) {
-			t.Fatal("a server does not start")
-		}
-		return s
-	}
 	port := ports.Free(t)
-	hub := start(server.Options{JetStream: true, StoreDir: t.TempDir(), JetStreamDomain: "hub", LeafNode: server.LeafNodeOpts{Host: "127.0.0.1", Port: port}})
+	hub := natsserver.Start(t, server.Options{
+		Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), JetStreamDomain: "hub", LeafNode: server.LeafNodeOpts{Host: "127.0.0.1", Port: port},
+	})
 	address, err := url.Parse(fmt.Sprintf("nats://127.0.0.1:%d", port))
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf := start(server.Options{JsAccDefaultDomain: map[string]string{"$G": "hub"}, LeafNode: server.LeafNodeOpts{Remotes: []*server.RemoteLeafOpts{{URLs: []*url.URL{address}}}}})
+	leaf := natsserver.Start(t, server.Options{
+		Port: server.RANDOM_PORT, JsAccDefaultDomain: map[string]string{"$G": "hub"},
+		LeafNode: server.LeafNodeOpts{Remotes: []*server.RemoteLeafOpts{{URLs: []*url.URL{address}}}},
+	})
 	brokertest.Eventually(t, "the leaf node is connected", func() bool { return hub.NumLeafNodes() == 1 && leaf.NumLeafNodes() == 1 })
 	c := brokertest.Connect(t, broker.ConnectOptions{URL: leaf.ClientURL()})
 	brokertest.Eventually(t, "it reaches the server with the streams", func() bool {

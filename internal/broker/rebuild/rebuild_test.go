@@ -3,7 +3,6 @@ package rebuild
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/brokertest"
 	"agentd/internal/broker/embedded"
 	"agentd/internal/broker/provision"
 	"agentd/internal/broker/streams"
@@ -34,31 +34,12 @@ type site struct {
 
 func start(t *testing.T) *site {
 	t.Helper()
-	server, err := embedded.Start(embedded.Options{Dir: filepath.Join(t.TempDir(), "data")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	conn, err := broker.Connect(t.Context(), broker.ConnectOptions{
-		InProcess: server, Subjects: wire.DefaultSubjects(), Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	conn := brokertest.Connect(t, broker.ConnectOptions{InProcess: brokertest.Server(t, embedded.Options{})})
 	s := &site{T: t, conn: conn}
 	plan := provision.Plan{
 		AckWait: time.Hour, PersistMode: streams.PersistDefault, Agents: []provision.Agent{{Name: "desk", Type: "desk"}}, Services: []provision.Service{{Type: "calc.add"}},
 	}
-	_, err = provision.Apply(t.Context(), conn, plan)
+	_, err := provision.Apply(t.Context(), conn, plan)
 	s.check(err)
 	plan.PersistMode = streams.PersistAsync
 	s.Options = Options{

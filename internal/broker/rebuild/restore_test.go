@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"agentd/test/member"
+	"agentd/test/natsserver"
 )
 
 // late is a cluster one of whose servers is heard of only when somebody has asked it in vain.
@@ -26,7 +26,7 @@ func (l *late) Answered()                           {}
 // A server of a cluster may be heard of, as the one that takes the pieces of a stream, later than its answer that it takes them comes.
 func TestRestore_WaitsForWhoTakesThePieces(t *testing.T) {
 	t.Parallel()
-	s := member.Start(t, "three", server.RANDOM_PORT)
+	s := natsserver.Member(t, "three", server.RANDOM_PORT)
 	nc, err := nats.Connect(s.ClientURL())
 	if err != nil {
 		t.Fatal(err)

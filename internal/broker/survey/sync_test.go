@@ -11,6 +11,7 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/broker/brokertest"
 	"agentd/internal/broker/embedded"
+	"agentd/test/natsserver"
 	"agentd/test/ports"
 )
 
@@ -44,20 +45,8 @@ func TestCheckSync(t *testing.T) {
 // foreignServer is a NATS server that agentd did not start.
 func foreignServer(t *testing.T, syncAlways bool) (c *broker.Conn, monitor string) {
 	t.Helper()
-	ns, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, HTTPHost: "127.0.0.1", HTTPPort: server.RANDOM_PORT,
-		JetStream: true, StoreDir: t.TempDir(), SyncAlways: syncAlways, NoSigs: true, NoLog: true,
+	ns := natsserver.Start(t, server.Options{
+		Port: server.RANDOM_PORT, HTTPHost: "127.0.0.1", HTTPPort: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), SyncAlways: syncAlways,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns.Start()
-	t.Cleanup(func() {
-		ns.Shutdown()
-		ns.WaitForShutdown()
-	})
-	if !ns.ReadyForConnections(brokertest.Deadline) {
-		t.Fatal("the server does not start")
-	}
 	return brokertest.Connect(t, broker.ConnectOptions{URL: ns.ClientURL()}), "http://" + ns.MonitorAddr().String()
 }

@@ -16,6 +16,7 @@ import (
 	"agentd/internal/state/storetest"
 	"agentd/sdk"
 	"agentd/sdk/wire"
+	"agentd/test/natsserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -25,21 +26,7 @@ const streamName = "AGENTD_RUN"
 // startServer starts a server with a stream for journals. It listens, so that a proxy can stand before it.
 func startServer(t testing.TB, dir string, change func(*jetstream.StreamConfig)) *server.Server {
 	t.Helper()
-	ns, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: dir, SyncAlways: true,
-		NoSigs: true, NoLog: true, DisableJetStreamBanner: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns.Start()
-	t.Cleanup(func() {
-		ns.Shutdown()
-		ns.WaitForShutdown()
-	})
-	if !ns.ReadyForConnections(time.Minute) {
-		t.Fatal("the server is not ready after a minute")
-	}
+	ns := natsserver.Start(t, server.Options{Port: server.RANDOM_PORT, JetStream: true, StoreDir: dir, SyncAlways: true})
 	s := wire.DefaultSubjects()
 	cfg := jetstream.StreamConfig{
 		Name: streamName, AllowDirect: true, AllowRollup: true,

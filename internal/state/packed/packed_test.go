@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/brokertest"
 	"agentd/internal/broker/embedded"
 	"agentd/internal/core"
 	"agentd/internal/runner"
@@ -82,26 +83,9 @@ func TestStore_PassesSuiteOnJetStream(t *testing.T) {
 
 func jetStream(t *testing.T) runner.Store {
 	t.Helper()
-	server, err := embedded.Start(embedded.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	s := wire.DefaultSubjects()
-	conn, err := broker.Connect(t.Context(), broker.ConnectOptions{InProcess: server, Subjects: s})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	_, err = conn.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{
+	conn := brokertest.Connect(t, broker.ConnectOptions{InProcess: brokertest.Server(t, embedded.Options{})})
+	s := conn.Subjects()
+	_, err := conn.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: "AGENTD_RUN", AllowDirect: true, AllowRollup: true,
 		Subjects: []string{s.All(wire.KindRun), s.All(wire.KindBlob), s.All(wire.KindSpec)},
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"agentd/test/missing"
+	"agentd/test/poll"
 )
 
 // docker stands in for the command: `run` runs the redis-server of this machine, which outlives it if it is killed, as
@@ -65,12 +66,7 @@ func TestContainer_IsStoppedResumedAndKilledLikeAProcess(t *testing.T) {
 	// A process is stopped, and goes on, a moment after it was signalled.
 	becomes := func(what string, is func(state string) bool) {
 		t.Helper()
-		for deadline := time.Now().Add(10 * time.Second); !is(state()); <-time.After(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Errorf("a %s server is in state %s", what, state())
-				return
-			}
-		}
+		poll.Until(t, time.Minute, "a server is "+what, func() bool { return is(state()) })
 	}
 	s.Pause()
 	becomes("paused", func(state string) bool { return state == "T" })

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"agentd/internal/broker"
+	"agentd/internal/broker/brokertest"
 	"agentd/internal/broker/embedded"
 	"agentd/internal/runner"
 	"agentd/internal/state/memory"
@@ -84,28 +85,11 @@ func TestStore_PassesSuiteOnRedis(t *testing.T) {
 }
 
 // jetStream opens the journals of an embedded server.
-func jetStream(t testing.TB) runner.Store {
+func jetStream(t *testing.T) runner.Store {
 	t.Helper()
-	server, err := embedded.Start(embedded.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	conn, err := broker.Connect(t.Context(), broker.ConnectOptions{InProcess: server, Subjects: wire.DefaultSubjects()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	s := wire.DefaultSubjects()
-	_, err = conn.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{
+	conn := brokertest.Connect(t, broker.ConnectOptions{InProcess: brokertest.Server(t, embedded.Options{})})
+	s := conn.Subjects()
+	_, err := conn.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: "AGENTD_RUN", AllowDirect: true, AllowRollup: true,
 		Subjects: []string{s.All(wire.KindRun), s.All(wire.KindBlob), s.All(wire.KindSpec)},
 	})

@@ -18,6 +18,7 @@ import (
 	"agentd/internal/state"
 	"agentd/sdk"
 	"agentd/sdk/wire"
+	"agentd/test/poll"
 )
 
 // Run tests the stores that open returns. Each call opens an empty store, which its test closes.
@@ -76,15 +77,7 @@ func testContext(t testing.TB) context.Context {
 func Await(t testing.TB, what string, done func(ctx context.Context) bool) {
 	t.Helper()
 	ctx := testContext(t)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !done(ctx) {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("%s: not within %s", what, timeout)
-		}
-	}
+	poll.Until(t, timeout, what, func() bool { return done(ctx) })
 }
 
 var etags atomic.Uint64
