@@ -13,8 +13,8 @@ import (
 // IsReference reports whether a service of an agent stands for a contract in the registry that is not looked up yet.
 func IsReference(s sdk.ServiceTool) bool { return len(s.Contract.Versions) == 0 }
 
-// ReferenceName is the type or the URI by which a contract is looked up.
-func ReferenceName(c sdk.Contract) string { return cmp.Or(c.URI, c.Type) }
+// ReferenceName is the type by which a contract is looked up, or where that is not known yet its URI.
+func ReferenceName(c sdk.Contract) string { return cmp.Or(c.Type, c.URI) }
 
 // CheckReference reports what is wrong with a reference by itself.
 func CheckReference(s sdk.ServiceTool) error {

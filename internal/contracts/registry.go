@@ -18,7 +18,12 @@ import (
 
 // Registry is a state of the registry of contract versions: what is published, and what was removed. It is made by
 // folding the registry's records in their order. Its zero value is empty. Safe for concurrent use while nothing is applied.
-type Registry struct{ versions map[string]Published }
+type Registry struct {
+	versions map[string]Published
+	// owners are types by the URIs that they were published with first: a broker lets others than operators publish versions of their own
+	// types alone, but with whatever in them.
+	owners map[string]string
+}
 
 // Published is a version of a contract in the registry.
 type Published struct {
@@ -27,6 +32,12 @@ type Published struct {
 	Version  string
 	// Removed says that the version was taken back. Its content stays known, so that it never gets another.
 	Removed bool
+}
+
+// isNamed reports whether a reference names the contract of the version. What can be a type is none's URI: whoever publishes the one could
+// pass for the other.
+func (p Published) isNamed(ref string) bool {
+	return p.Contract.Type == ref || wire.CheckName(ref) != nil && wire.SameURI(p.Contract.URI, ref)
 }
 
 // RegistryKey is the key of a version in the registry's bucket: the token of the type, and the version with its dots as
@@ -67,14 +78,18 @@ func DecodeVersion(key string, record []byte) (Published, error) {
 }
 
 // Apply folds the next record of a key into r. What a key was first published with stays: a record with other content is refused, whoever
-// wrote it.
+// wrote it. So is one with a URI that was published with another type first.
 func (r *Registry) Apply(key string, record []byte) error {
 	next, err := DecodeVersion(key, record)
 	if err != nil {
 		return err
 	}
+	uri := wire.AbsoluteURI(next.Contract.URI)
+	if owner, taken := r.owners[uri]; taken && owner != next.Contract.Type {
+		return sdk.Errorf(sdk.CodeConflict, "registry record %s of %s has the uri %s, which is that of %s", key, next.Contract.Type, next.Contract.URI, owner)
+	}
 	if r.versions == nil {
-		r.versions = map[string]Published{}
+		r.versions, r.owners = map[string]Published{}, map[string]string{}
 	}
 	known, ok := r.versions[key]
 	if ok && !known.Same(next.Contract) {
@@ -83,7 +98,7 @@ func (r *Registry) Apply(key string, record []byte) error {
 	if ok {
 		next.Contract = known.Contract
 	}
-	r.versions[key] = next
+	r.versions[key], r.owners[uri] = next, next.Contract.Type
 	return nil
 }
 
@@ -96,7 +111,9 @@ func (r *Registry) Remove(key string) {
 }
 
 // Clone is a copy that further records do not change.
-func (r *Registry) Clone() *Registry { return &Registry{maps.Clone(r.versions)} }
+func (r *Registry) Clone() *Registry {
+	return &Registry{versions: maps.Clone(r.versions), owners: maps.Clone(r.owners)}
+}
 
 // Same reports whether contract has the same content for p's version. Description and labels belong to no version: one
 // keeps those that it was published with.
@@ -132,7 +149,7 @@ func (r *Registry) List() []Published {
 // Version returns a version of the contract with that type or URI, also a removed one.
 func (r *Registry) Version(ref, version string) (Published, bool) {
 	for _, p := range r.versions {
-		if p.Version == version && (p.Contract.Type == ref || wire.SameURI(p.Contract.URI, ref)) {
+		if p.Version == version && p.isNamed(ref) {
 			return p, true
 		}
 	}
@@ -158,7 +175,7 @@ func (r *Registry) Contract(ref string) (sdk.Contract, error) {
 func (r *Registry) versionsOf(ref string) (published, removed sdk.Contract) {
 	kept, gone := map[string]sdk.ContractVersion{}, map[string]sdk.ContractVersion{}
 	for _, p := range r.List() {
-		if p.Contract.Type != ref && !wire.SameURI(p.Contract.URI, ref) {
+		if !p.isNamed(ref) {
 			continue
 		}
 		if p.Removed {

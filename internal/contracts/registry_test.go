@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // booking is a contract with versions that all accept the same.
@@ -90,6 +91,77 @@ func TestRegistry_RecordsThatLieAreRefused(t *testing.T) {
 	}
 	if _, err := r.Resolve("airline.book", "1.0.0"); err != nil || len(r.List()) != 1 {
 		t.Errorf("what was there before: %v, %v", r.List(), err)
+	}
+}
+
+// Who publishes versions of one type may write whatever they like into them, and take another contract's place by none of it: nobody's calls come
+// to them, and none of another's versions is withdrawn with theirs.
+func TestRegistry_NoContractPassesForAnother(t *testing.T) {
+	t.Parallel()
+	for _, uri := range []string{"#/airline/book", "agentd:/airline/book", "airline.book"} {
+		t.Run(uri, func(t *testing.T) {
+			t.Parallel()
+			r := registry(t, "1.0.0", "1.1.0")
+			for _, version := range []string{"1.0.0", "1.9.0", "9.0.0"} {
+				forged := booking(version)
+				forged.Type, forged.URI = "weather.now", uri
+				record, err := EncodeVersion(forged, version)
+				if err != nil {
+					t.Fatal(err)
+				}
+				key := RegistryKey("weather.now", version)
+				err = r.Apply(key, record)
+				if taken := uri != "airline.book"; taken != errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
+					t.Errorf("version %s: %v", version, err)
+				}
+				if version == "1.0.0" {
+					r.Remove(key)
+				}
+			}
+			for _, ref := range []string{"airline.book", "#/airline/book", "agentd:/airline/book"} {
+				for wanted, version := range map[string]string{"^1": "1.1.0", "latest": "1.1.0", "1.0.0": "1.0.0"} {
+					if p, err := r.Resolve(ref, wanted); err != nil || p.Contract.Type != "airline.book" || p.Version != version || p.Removed {
+						t.Errorf("%s@%s is %s of %s, removed %t: %v", ref, wanted, p.Version, p.Contract.Type, p.Removed, err)
+					}
+				}
+				for range 32 { // versions are looked for in no order
+					if p, known := r.Version(ref, "1.0.0"); !known || p.Contract.Type != "airline.book" {
+						t.Fatalf("version 1.0.0 of %s is that of %s", ref, p.Contract.Type)
+					}
+				}
+			}
+			if _, known := r.Version("airline.book", "9.0.0"); known {
+				t.Error("airline.book has a version of another type")
+			}
+			for _, p := range r.List() {
+				if p.Contract.Type != "airline.book" && wire.SameURI(p.Contract.URI, "#/airline/book") {
+					t.Errorf("%s of %s has the uri %s", p.Version, p.Contract.Type, p.Contract.URI)
+				}
+			}
+		})
+	}
+}
+
+// Once it is known of which type a contract is, its versions are looked for by that: a URI that another type got first is not followed.
+func TestBind_LooksAgainByType(t *testing.T) {
+	t.Parallel()
+	spec := sdk.AgentSpec{Name: "desk", Services: []sdk.ServiceTool{{Contract: sdk.Contract{Type: "airline.book"}, Version: "^1", As: "book"}}}
+	bound, err := Bind(spec, registry(t, "1.0.0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var anew Registry // as after it was lost, and the other one came first
+	forged := booking("1.9.0")
+	forged.Type = "weather.now"
+	record, err := EncodeVersion(forged, "1.9.0")
+	if err == nil {
+		err = anew.Apply(RegistryKey("weather.now", "1.9.0"), record)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := Bind(bound, &anew); !errors.Is(err, &sdk.Error{Code: sdk.CodeContractMissing}) {
+		t.Errorf("book is version %s of %s, %v", again.Services[0].Version, again.Services[0].Contract.Type, err)
 	}
 }
 

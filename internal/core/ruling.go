@@ -41,19 +41,28 @@ func (r *Ruling) granted() Ruling {
 }
 
 // Rule gives the i-th call its ruling. A call that is to be asked for is decided by a grant of the run where one covers it, of which
-// it takes a use. Rule reports whether people have to be asked: then Grant or Ask must follow, without which the call is denied.
+// it takes a use; one that need not be is denied where people have denied such calls. Rule reports whether people have to be asked: then
+// Grant or Ask must follow, without which the call is denied.
 func (p *Admission) Rule(i int, r Ruling) (ask bool) {
 	c := &p.Calls[i]
 	c.ruling = r
 	defer p.restrict()
-	if r.Verdict != VerdictAsk {
-		return false
+	var g *Grant
+	switch r.Verdict {
+	case VerdictAsk:
+		g = p.grants.take(c.Tool, c.Args, &r.Terms)
+	case VerdictAllow, VerdictSet:
+		g = p.grants.denial(c.Tool, c.Args)
+	case VerdictDeny, VerdictBlock:
 	}
-	g := p.grants.take(c.Tool, c.Args, &r.Terms)
 	c.granted = g != nil
-	if g == nil {
+	switch {
+	case g != nil:
+	case r.Verdict == VerdictAsk:
 		c.ruling.Verdict, c.ruling.Reason = VerdictDeny, "there is nobody to ask"
 		return true
+	default:
+		return false
 	}
 	c.decision = &Decision{Call: c.ID, Decision: sdk.DecisionAllow, Scope: g.Scope, Grant: g.Request, Rule: r.Rule}
 	c.ruling, c.until = r.granted(), g.Expires
@@ -92,7 +101,7 @@ func (p *Admission) Ask(i int, request json.RawMessage) {
 type grants struct {
 	// had are those that there were, and left those that are left.
 	had, left []Grant
-	matches   func(pattern string, args json.RawMessage) bool
+	matches   func(pattern string, args json.RawMessage) (matches, known bool)
 	// initiator is the principal that started the run; now is in Unix milliseconds.
 	initiator string
 	now       int64
@@ -141,6 +150,10 @@ func (g *grants) covering(tool string, args json.RawMessage, terms *sdk.Permissi
 // Denial is the denial of the run, now in force, that covers a call; nil is none.
 func (s *Spec) Denial(h *Head, tool string, args json.RawMessage, now int64) *Grant {
 	g := s.grants(h, now)
+	return g.denial(tool, args)
+}
+
+func (g *grants) denial(tool string, args json.RawMessage) *Grant {
 	for i := range g.left {
 		if k := &g.left[i]; k.Deny && g.covers(k, tool, args) {
 			return k
@@ -157,7 +170,8 @@ func (g *grants) covers(k *Grant, tool string, args json.RawMessage) bool {
 	case sdk.ScopeCall:
 		return k.ArgsHash == sdk.ArgsHash(args)
 	case sdk.ScopeToolPattern:
-		return g.matches != nil && g.matches(k.Pattern, args)
+		matches, known := g.matches(k.Pattern, args)
+		return matches || !known && k.Deny // the doubt goes against the call
 	case sdk.ScopeTool, sdk.ScopePrincipal:
 		return true
 	}

@@ -34,8 +34,8 @@ type Spec struct {
 	PermissionSchema, PermissionResultSchema string
 	// ReviewSchema is the dataschema of requests to review plans.
 	ReviewSchema string
-	// Matches reports whether arguments match the pattern of a grant; a pattern that cannot be read matches nothing.
-	Matches func(pattern string, args json.RawMessage) bool
+	// Matches reports whether arguments match the pattern of a grant, and whether that is known: the pattern may say nothing of them.
+	Matches func(pattern string, args json.RawMessage) (matches, known bool)
 	// Tools are looked up by the name the model uses.
 	Tools []Tool
 	// Undo says how calls are undone, by the names of their tools, also of those whose toolset is away.

@@ -31,7 +31,11 @@ func (c *ExpectedCall) grader() grader {
 		}
 		return func(value any) bool {
 			args, err := json.Marshal(value)
-			return err == nil && expression.Matches(when, args)
+			if err != nil {
+				return false
+			}
+			matches, _ := expression.Matches(when, args) // false where it cannot be said
+			return matches
 		}, nil
 	}}
 }

@@ -137,19 +137,18 @@ func CheckPattern(pattern string) error {
 	return err
 }
 
-// Matches reports whether arguments match the pattern of a grant. A pattern that cannot be read or evaluated matches
-// nothing. It is pure, so that the core may use it.
-func Matches(pattern string, args json.RawMessage) bool {
+// Matches reports whether arguments match the pattern of a grant. It is not known of a pattern that cannot be read, or be evaluated over
+// them within its bounds, and then matches is false. It is pure, so that the core may use it.
+func Matches(pattern string, args json.RawMessage) (matches, known bool) {
 	program, err := compileExpression(patternEnv, pattern)
 	if err != nil {
-		return false
+		return false, false
 	}
 	var decoded any
 	if err := json.Unmarshal(args, &decoded); err != nil {
-		return false
+		return false, false
 	}
-	result, ok := evaluate(program, map[string]any{variableArgs: decoded, "labels": map[string]bool{}})
-	return ok && result
+	return evaluate(program, map[string]any{variableArgs: decoded, "labels": map[string]bool{}})
 }
 
 // ruleEnv is what the conditions of an agent's rules see (sdk.HookRule).

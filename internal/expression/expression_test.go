@@ -8,12 +8,14 @@ import (
 func TestMatches_FailsClosed(t *testing.T) {
 	t.Parallel()
 	args := json.RawMessage(`{"path":"/tmp/x","n":3}`)
-	for pattern, want := range map[string]bool{
-		`args.path.startsWith("/tmp/")`: true, `args.n > 2`: true, `args.n > 3`: false, `args.none == 1`: false, `args.n`: false,
-		`)`: false, ``: false,
+	type answer struct{ matches, known bool }
+	yes, no, unknown := answer{true, true}, answer{false, true}, answer{}
+	for pattern, want := range map[string]answer{
+		`args.path.startsWith("/tmp/")`: yes, `args.n > 2`: yes, `args.n > 3`: no, `args.none == 1`: unknown, `args.n`: unknown,
+		`)`: unknown, ``: unknown,
 	} {
-		if Matches(pattern, args) != want {
-			t.Errorf("%q: want %t", pattern, want)
+		if matches, known := Matches(pattern, args); (answer{matches, known}) != want {
+			t.Errorf("%q: %t, known %t; want %+v", pattern, matches, known, want)
 		}
 	}
 }

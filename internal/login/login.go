@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +35,9 @@ const (
 	answering = 10 * time.Second
 	// maxAnswer bounds each answer of the provider, in bytes.
 	maxAnswer = 1 << 20
+	// keysPause is how long the provider is not asked for its keys after it was: whoever can connect to a NATS server that asks who somebody
+	// is may show it any number of proofs with unknown keys.
+	keysPause = time.Second
 	// callback is the path that the provider leads browsers back to.
 	callback = "/login/callback"
 )
@@ -59,24 +63,57 @@ type Provider struct {
 	// asking has those who wait for the provider share one question. found is nil until it has answered.
 	asking singleflight.Group
 	found  atomic.Pointer[found]
+
+	mu sync.Mutex
+	// keysAsked is when it was asked for its keys last.
+	keysAsked time.Time
 }
 
 // found is what the provider says of itself.
 type found struct {
 	oauth    oauth2.Config
 	verifier *oidc.IDTokenVerifier
+	// keys is the address of its keys.
+	keys string
 }
 
 // New returns a provider, which need not be there yet. secret is the client's; a public client has none.
 func New(o config.OIDC, secret string) *Provider {
 	o.URL = strings.TrimSuffix(o.URL, "/")
-	return &Provider{o: o, secret: secret, now: time.Now, client: &http.Client{
+	p := &Provider{o: o, secret: secret, now: time.Now}
+	p.client = &http.Client{
 		Timeout: answering,
-		Transport: &httplimit.Transport{Limits: func(*http.Request) httplimit.Limits {
+		Transport: &httplimit.Transport{Base: sparing{p}, Limits: func(*http.Request) httplimit.Limits {
 			return httplimit.Limits{Total: maxAnswer}
 		}},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it would carry the secret to a host that nobody has configured
-	}}
+	}
+	return p
+}
+
+// sparing is the default transport, which asks the provider for its keys once in keysPause.
+type sparing struct{ p *Provider }
+
+// RoundTrip implements http.RoundTripper.
+func (s sparing) RoundTrip(r *http.Request) (*http.Response, error) {
+	if f := s.p.found.Load(); f != nil && r.Method == http.MethodGet && r.URL.String() == f.keys && !s.p.mayAskForKeys() {
+		return nil, errors.New("the identity provider was asked for its keys a moment ago")
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// CloseIdleConnections is what http.Client calls of its transport.
+func (sparing) CloseIdleConnections() { http.DefaultClient.CloseIdleConnections() }
+
+func (p *Provider) mayAskForKeys() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	if now.Sub(p.keysAsked) < keysPause {
+		return false
+	}
+	p.keysAsked = now
+	return true
 }
 
 // Issuer is the provider's address.
@@ -117,7 +154,14 @@ func (p *Provider) ask(ctx context.Context) (*found, error) {
 	if err != nil {
 		return nil, err
 	}
+	var says struct {
+		Keys string `json:"jwks_uri"`
+	}
+	if err := provider.Claims(&says); err != nil {
+		return nil, err
+	}
 	f := &found{
+		keys: says.Keys,
 		oauth: oauth2.Config{
 			ClientID: p.o.ClientID, ClientSecret: p.secret, Endpoint: provider.Endpoint(), RedirectURL: p.o.URL + callback,
 			Scopes: append([]string{oidc.ScopeOpenID}, p.o.Scopes...),

@@ -104,6 +104,32 @@ func TestPerson_RefusesWhatIsNoProof(t *testing.T) {
 	}
 }
 
+// Whoever reaches a server that asks for proofs may show any number that nobody has signed: the provider is asked for its keys once in a
+// second, and who shows a good one is let in all the same.
+func TestPerson_AsksForKeysNoMoreThanOnceInASecond(t *testing.T) {
+	t.Parallel()
+	idp := identity.Start(t)
+	p := provider(t, idp)
+	now := time.Now()
+	p.now = func() time.Time { return now }
+	good := said("anna", []string{"ops"})
+	forged := idp.Forged(good)
+	for second := range 3 {
+		for range 10 {
+			if who, err := p.Person(t.Context(), forged); !errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) {
+				t.Fatalf("a forged proof is taken for %+v: %v", who, err)
+			}
+		}
+		if _, err := p.Person(t.Context(), idp.Token(good)); err != nil {
+			t.Error(err)
+		}
+		if n := idp.Asked(); n != second+1 {
+			t.Errorf("in %d s the provider was asked for its keys %d times", second+1, n)
+		}
+		now = now.Add(keysPause)
+	}
+}
+
 // led logs in at the provider, and returns what it sends back.
 func led(t *testing.T, address string) url.Values {
 	t.Helper()

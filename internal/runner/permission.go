@@ -226,17 +226,16 @@ func (a *activation) forbidden(ctx context.Context, p *core.AdmittedCall, consen
 	if err != nil {
 		return "", fmt.Errorf("check permission of %s: %w", p.ID, err)
 	}
-	switch r.Verdict {
-	case sdk.PermissionAllow:
-		return "", nil
-	case sdk.PermissionAsk:
-	default:
+	denial := a.agent.Core.Denial(&a.state.Head, p.Tool, p.Args, a.Env.Now())
+	switch {
+	case r.Verdict != sdk.PermissionAllow && r.Verdict != sdk.PermissionAsk:
 		return cmp.Or(r.Reason, "the policy denies it"), nil
+	case denial != nil && !held:
+		return cmp.Or(denial.Reason, "such calls were denied before it could be made"), nil
+	case r.Verdict == sdk.PermissionAllow:
+		return "", nil
 	}
 	if !held {
-		if denial := a.agent.Core.Denial(&a.state.Head, p.Tool, p.Args, a.Env.Now()); denial != nil {
-			return cmp.Or(denial.Reason, "such calls were denied before it could be made"), nil
-		}
 		grant := a.state.GrantOf(p.ID)
 		switch {
 		case grant == nil:

@@ -35,6 +35,8 @@ type Provider struct {
 	// claims are of who logs in next, and codes what was promised.
 	claims map[string]any
 	codes  map[string]promise
+	// asked is how often it was asked for its keys.
+	asked int
 }
 
 type promise struct {
@@ -67,6 +69,13 @@ func (p *Provider) Issuer() string { return p.url }
 // Close ends it before the test does.
 func (p *Provider) Close() { p.server.Close() }
 
+// Asked is how often it was asked for its keys.
+func (p *Provider) Asked() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked
+}
+
 // LogsIn says whom it lets in from now on: a name, and groups.
 func (p *Provider) LogsIn(name string, groups ...string) {
 	p.Says(map[string]any{"preferred_username": name, "groups": groups})
@@ -94,6 +103,9 @@ func (p *Provider) discover(w http.ResponseWriter, _ *http.Request) {
 func encode(data []byte) string { return base64.RawURLEncoding.EncodeToString(data) }
 
 func (p *Provider) keys(w http.ResponseWriter, _ *http.Request) {
+	p.mu.Lock()
+	p.asked++
+	p.mu.Unlock()
 	answer(w, map[string]any{"keys": []map[string]string{{
 		"kty": "RSA", "kid": "k", "alg": "RS256", "use": "sig", "n": encode(p.key.N.Bytes()), "e": encode(big.NewInt(int64(p.key.E)).Bytes()),
 	}}})

@@ -156,6 +156,82 @@ func TestGrant_IsNoneForACallThatWasDeniedWhileItWaitedForItsTurn(t *testing.T) 
 	}
 }
 
+// A model cannot write arguments over which the pattern of a denial says nothing: the doubt goes against the call, and not against the denial.
+func TestGrant_ADenialCoversWhatItsPatternCannotJudge(t *testing.T) {
+	t.Parallel()
+	scopes := []sdk.GrantScope{sdk.ScopeCall, sdk.ScopeTool, sdk.ScopeToolPattern}
+	spec := desk()
+	spec.Permissions = heavier(sdk.PermissionPolicyTerms{Scopes: scopes}, sdk.PermissionPolicyTerms{Scopes: scopes, Approvers: []string{"fred"}})
+	adding := func(b int, names ...string) sdk.ToolRequest {
+		return sdktest.Tool("calc_add", map[string]any{"a": 1, "b": b, "names": names})
+	}
+	model := sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Ask(add(1000, 1)), sdktest.Ask(
+		add(1, 3), adding(4, "mallory"), adding(5, append(slices.Repeat([]string{"x"}, 30_000), "mallory")...), adding(6, "bob"),
+	), sdktest.Say("done"))
+	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{{Spec: spec}}, Identity: true, Model: model})
+	r := h.SendAs("shop", "desk", h.Init("desk", hello()))
+	said := func(who string, d sdk.PermissionDecision) {
+		t.Helper()
+		request := h.Call(sdk.TypePermissionRequest)
+		d.ArgsHash, _ = request.Data()["args_sha256"].(string)
+		h.PublishAs(who, request, request.Response(sdk.TypePermissionDecided, d))
+	}
+	said("anna", sdk.PermissionDecision{Decision: sdk.DecisionAllow, Scope: sdk.ScopeTool})
+	h.Call("calc.add").Answer("calc.added", sum(3))
+	said("fred", sdk.PermissionDecision{
+		Decision: sdk.DecisionDeny, Scope: sdk.ScopeToolPattern, Pattern: `args.names.exists(n, n == "mallory")`, Reason: "nothing for mallory",
+	})
+	call := h.Call("calc.add")
+	if want := `{"a":1,"b":6,"names":["bob"]}`; string(call.Event.Data) != want {
+		t.Errorf("the call carries %.80s, want %s", call.Event.Data, want)
+	}
+	call.Answer("calc.added", sum(7))
+	wantResponse(t, h.Done(r), "done")
+	h.NoCall("calc.add")
+	requests := model.Requests()
+	if last := fmt.Sprint(requests[len(requests)-1].Messages); strings.Count(last, "nothing for mallory") != 4 { // with the call that was denied itself
+		t.Errorf("the model is told %d times that it is denied", strings.Count(last, "nothing for mallory"))
+	}
+	sound(t, h.Conn(), natsStore(h.Conn()))
+}
+
+// What people deny for the rest of a run is not made where the policy would not have asked either: not later, and not after its turn has come.
+func TestGrant_ADenialHoldsForWhatThePolicyAllows(t *testing.T) {
+	t.Parallel()
+	for order, want := range map[sdk.CallOrder]int{sdk.CallsParallel: 1, sdk.CallsSequential: 2} {
+		t.Run(string(order), func(t *testing.T) {
+			t.Parallel()
+			spec := desk()
+			spec.Order = order
+			spec.Permissions = &sdk.PermissionPolicy{
+				Terms: sdk.PermissionPolicyTerms{Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopeTool}},
+				Rules: []sdk.PermissionRule{{Tools: []string{"calc_add"}, When: "args.a >= 1000.0", Verdict: sdk.PermissionAsk}},
+			}
+			model := sdktest.Script(sdktest.Ask(add(1, 2), add(1000, 1), add(1, 3)), sdktest.Ask(add(1, 4)), sdktest.Say("done"))
+			h := start(t, spec, model)
+			r := h.Run("desk", hello())
+			request := h.Call(sdk.TypePermissionRequest)
+			calls := []*harness.Call{h.Call("calc.add")}
+			if order == sdk.CallsParallel {
+				calls = append(calls, h.Call("calc.add"))
+			}
+			decide(request, sdk.PermissionDecision{Decision: sdk.DecisionDeny, Scope: sdk.ScopeTool, Reason: "no more of these"})
+			h.Until(r, "the denial is there", func(s core.State) bool { return len(s.Grants) == 1 })
+			for _, call := range calls {
+				call.Answer("calc.added", sum(3))
+			}
+			wantResponse(t, h.Done(r), "done")
+			h.NoCall("calc.add")
+			requests := model.Requests()
+			last := fmt.Sprint(requests[len(requests)-1].Messages)
+			if n := strings.Count(last, "no more of these"); n != want+1 { // with the call that was denied itself
+				t.Errorf("the model is told %d times that it is denied, want %d: %s", n, want+1, last)
+			}
+			sound(t, h.Conn(), natsStore(h.Conn()))
+		})
+	}
+}
+
 // What a domain allowed to which a request was escalated covers calls whose request would take the same way.
 func TestGrant_OfALaterStageCoversWhatIsEscalatedTheSameWay(t *testing.T) {
 	t.Parallel()

@@ -123,6 +123,50 @@ func TestRegistry_AVersionThatCannotBeUsedIsPassedOver(t *testing.T) {
 	wantResponse(t, h.Done(r), "three")
 }
 
+// Who answers calls of one type may publish versions of that contract, with whatever in them. Calls of another go where they went, whether
+// their agent names its type or its URI, and none of its versions is withdrawn.
+func TestRegistry_NoContractPassesForAnother(t *testing.T) {
+	t.Parallel()
+	byType, byURI, witness := referring("^1"), referring("^1"), referring("latest")
+	byURI.Services[0].Contract = sdk.Contract{URI: "#/calc.add"}
+	byURI.Name, byURI.Contract.Type, byURI.Contract.URI = "by.uri", "by.uri", "#/by.uri"
+	witness.Name, witness.Contract.Type, witness.Contract.URI = "witness", "witness", "#/witness"
+	for _, spec := range []*sdk.AgentSpec{&byType, &byURI, &witness} {
+		spec.Services[0].As = "calc_add"
+	}
+	h := harness.Start(t, harness.Options{
+		Agents: []sdk.Agent{{Spec: byType}, {Spec: byURI}, {Spec: witness}}, Contracts: []sdk.Contract{sums("1.0.0")},
+		Model: sdktest.ModelFunc(func(_ context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
+			if len(req.Messages) > 1 {
+				return sdktest.Say("three"), nil
+			}
+			return sdktest.Ask(add(1, 2)), nil
+		}),
+	})
+	for version, uri := range map[string]string{"1.0.0": "#/calc.add", "1.8.0": "agentd:/calc.add", "1.9.0": "calc.add"} {
+		forged := sums(version)
+		forged.Type, forged.URI = "weather.forecast", uri
+		h.PublishContract(forged)
+	}
+	if found, err := h.Conn().Registry().Remove(t.Context(), "weather.forecast", "1.0.0"); err != nil || !found {
+		t.Fatalf("%t, %v", found, err)
+	}
+	h.PublishContract(sums("2.0.0"))
+	nextRunWith(t, h, "witness", "#/calc.add/2.0.0") // the worker has read all of it
+	for start := range 2 {
+		for _, agent := range []string{"desk", "by.uri"} {
+			r := h.Send(agent, again(h, agent, fmt.Sprintf("%s of start %d", agent, start)))
+			call := h.Call("calc.add")
+			if want := "#/calc.add/1.0.0"; call.Event.DataSchema != want || call.Event.Agent != agent {
+				t.Errorf("%s calls %s of %s, want %s", call.Event.Agent, call.Event.Type, call.Event.DataSchema, want)
+			}
+			call.Answer("calc.added", sum(3))
+			wantResponse(t, h.Done(r), "three")
+		}
+		h.Restart() // a worker starts all the same
+	}
+}
+
 func TestRegistry_AnswersOfARemovedVersionAreRefused(t *testing.T) {
 	t.Parallel()
 	h := startReferring(t, "^1", sums("1.0.0"), sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Ask(add(3, 4)), sdktest.Say("done")))
