@@ -72,7 +72,7 @@ func (f *letterFlags) matches(l *deadletter.Letter) bool {
 func listCommand(a *cli.App) *cobra.Command {
 	var f letterFlags
 	var after uint64
-	var limit int
+	var limit uint
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List dead letters, the oldest first",
@@ -85,12 +85,12 @@ func listCommand(a *cli.App) *cobra.Command {
 				return err
 			}
 			filter.After = after
-			return a.WithClient(cmd.Context(), func(c *cli.Client) error { return list(cmd.Context(), a, c, f, filter, limit) })
+			return a.WithClient(cmd.Context(), func(c *cli.Client) error { return list(cmd.Context(), a, c, f, filter, int(limit)) })
 		},
 	}
 	f.add(cmd)
 	cmd.Flags().Uint64Var(&after, "after", 0, "only those after this sequence")
-	cmd.Flags().IntVar(&limit, "limit", 50, "the most to list (0: all)")
+	cmd.Flags().UintVar(&limit, "limit", 50, "the most to list (0: all)")
 	return cmd
 }
 

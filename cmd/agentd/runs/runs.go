@@ -36,7 +36,7 @@ func Command(a *cli.App) *cobra.Command {
 
 func listCommand(a *cli.App) *cobra.Command {
 	var f cli.RunFilter
-	var limit int
+	var limit uint
 	statuses := []string{string(core.StatusRunning), string(core.StatusWaiting), string(core.StatusDone), string(show.Refused)}
 	cmd := &cobra.Command{
 		Use:   "list [FILTER]",
@@ -61,16 +61,16 @@ func listCommand(a *cli.App) *cobra.Command {
 			}
 			return a.WithClient(cmd.Context(), func(c *cli.Client) error {
 				if refused {
-					return listRefused(cmd.Context(), a, c, f.Agent, limit)
+					return listRefused(cmd.Context(), a, c, f.Agent, int(limit))
 				}
-				return list(cmd.Context(), a, c, filter, limit)
+				return list(cmd.Context(), a, c, filter, int(limit))
 			})
 		},
 	}
 	cmd.Flags().StringVar(&f.Status, "status", "", "only runs that are running, waiting or done (status:), or that never began (refused)")
 	cli.Narrow(cmd.Flags(), "status")
 	f.AddFlags(cmd)
-	cmd.Flags().IntVar(&limit, "limit", 50, "the most runs to list (0: all)")
+	cmd.Flags().UintVar(&limit, "limit", 50, "the most runs to list (0: all)")
 	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statuses, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	return cmd
 }
