@@ -24,6 +24,8 @@ func TestBulk_CancelsWhatAFilterSelects(t *testing.T) {
 	contains(t, problem, "say which runs: the filter is empty; run:* is all of them")
 	_, problem = s.expect(cli.ExitUsage, "bulk", "message", "run:*", "--rate", "5000")
 	contains(t, problem, "a message has 1 to 65536 bytes, not 0", "the rate is 1 to 1000 runs a second, not 5000")
+	_, problem = s.expect(cli.ExitUsage, "bulk", "cancel", "run:*", "--rate", "0")
+	contains(t, problem, "the rate is 1 to 1000 runs a second, not 0")
 	_, problem = s.expect(cli.ExitUsage, "bulk", "cancel", "--status", "dne")
 	contains(t, problem, `character 8: status is running, waiting, done, not "dne"`)
 	out, _ := s.expect(cli.ExitOK, "bulk", "cancel", "tag.tenant:nobody")
@@ -40,6 +42,8 @@ func TestBulk_CancelsWhatAFilterSelects(t *testing.T) {
 	}
 	_, problem = s.expect(cli.ExitFailure, "bulk", "continue", job.ID, "--yes", "3")
 	contains(t, problem, "has 2 runs, not 3")
+	_, problem = s.expect(cli.ExitUsage, "bulk", "continue", job.ID)
+	contains(t, problem, "bulk job "+job.ID+" is proposed; look at it, and confirm it with its number: agentd", "bulk show "+job.ID)
 	out, _ = s.expect(cli.ExitOK, "bulk", "list")
 	contains(t, out, "JOB ", job.ID, "cancel", "proposed", "2 runs")
 	out, progress := s.expect(cli.ExitOK, "bulk", "continue", job.ID, "--yes", "2")

@@ -62,6 +62,9 @@ func proposeCommand(a *cli.App, verb bulk.Verb, short string) *cobra.Command {
 		Long:    "See agentd runs list --help for FILTER and its short forms. Without --yes it only finds the runs.",
 		Example: fmt.Sprintf("  agentd bulk %s 'tag.tenant:acme changed<-1d'\n  agentd bulk continue JOB --yes 12", verb),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if r.Rate == 0 { // which a request takes for none
+				return cli.Usagef("the rate is 1 to %d runs a second, not 0", bulk.MaxRate)
+			}
 			if r.Filter, err = f.Filter(args); err != nil {
 				return err
 			}
@@ -258,6 +261,9 @@ func continueCommand(a *cli.App) *cobra.Command {
 			"done is not done again. A job that another program carries out is left to it; one that was killed is taken to be gone after 30 s.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withJob(cmd.Context(), a, args[0], func(ctx context.Context, b bulk.Bulk, job *bulk.Job) error {
+				if confirmed == 0 && job.Runs > 0 && (job.State == bulk.Proposed || job.State == bulk.Stopped) {
+					return cli.Usagef("bulk job %s is %s; look at it, and confirm it with its number: %s", job.ID, job.State, a.CommandLine("bulk", "show", job.ID))
+				}
 				return carryOut(ctx, a, b, job, confirmed)
 			})
 		},
