@@ -125,6 +125,23 @@ func TestApprovals_AreListedShownAndDecided(t *testing.T) {
 	contains(t, out, `"who": "jane"`, `"policy": "`, `"entry": "`, `"args_sha256": "`)
 }
 
+// Where the policy has results: true, a request is shown with the command that gives the call its result.
+func TestApprovals_AResultIsGiven(t *testing.T) {
+	config, script := clerkProject(t, "")
+	write(t, config, clerk+"      results: true\n")
+	s := startDev(t, config, script)
+	request, question := s.asks("one")
+	out, _ := s.expect(cli.ExitOK, "approvals", "show", request)
+	contains(t, out, "approvals edit "+request+"\n", "approvals give "+request+" RESULT\n")
+	_, problem := s.expect(cli.ExitUsage, "approvals", "give", request, "paid")
+	contains(t, problem, "the result is not JSON: paid")
+	out, _ = s.expect(cli.ExitOK, "approvals", "give", request, `{"by": "hand"}`)
+	contains(t, out, "given; the call is not made, and the model is told this result")
+	s.expect(cli.ExitOK, "approvals", "answer", question, "Savings")
+	out, _ = s.expect(cli.ExitOK, "runs", "show", "one")
+	contains(t, out, `{"by":"hand"}`)
+}
+
 func TestApprovals_DenyAskBackAndWiderScope(t *testing.T) {
 	config, script := clerkProject(t, "")
 	s := startDev(t, config, script)
