@@ -45,6 +45,9 @@ func TestRuns_AreTheirInitiators(t *testing.T) {
 		}
 	}
 
+	_, problem := g.expect(cli.ExitFailure, "approvals", "list", "--nats", g.url("shop"))
+	contains(t, problem, "this user may not read what people are asked in human.interaction; name the domains that it may with --domain, or connect as an approver")
+
 	// What the command does not send, a program can.
 	nc, _ := g.connect("shop")
 	cancel := wire.Event{ID: "c", Source: "test", Type: wire.TypeCancel, Subject: "of-bob", Data: json.RawMessage(`{}`)}

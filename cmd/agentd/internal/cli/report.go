@@ -41,7 +41,7 @@ func (a *App) Report(err error) {
 		fmt.Fprintln(a.Err, "agentd:", show.VisibleLines(e.Message))
 		PrintFaults(a.Err, e.Faults)
 		if e.Cause != nil {
-			fmt.Fprintln(a.Err, " ", show.VisibleLines(e.Cause.Error()))
+			fmt.Fprintln(a.Err, " ", strings.ReplaceAll(show.VisibleLines(e.Cause.Error()), "\n", "\n  "))
 		}
 		return
 	}
