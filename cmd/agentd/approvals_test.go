@@ -125,6 +125,20 @@ func TestApprovals_AreListedShownAndDecided(t *testing.T) {
 	contains(t, out, `"who": "jane"`, `"policy": "`, `"entry": "`, `"args_sha256": "`)
 }
 
+// An approval of a run that is paused does not say that the call goes out.
+func TestApprovals_APausedRunMakesItsCallWhenItIsResumed(t *testing.T) {
+	config, script := clerkProject(t, "")
+	s := startDev(t, config, script)
+	request, _ := s.asks("one")
+	s.expect(cli.ExitOK, "runs", "pause", "one")
+	out, _ := s.expect(cli.ExitOK, "approvals", "approve", request)
+	contains(t, out, "allowed; the run is paused, and the call goes out when it is resumed: agentd", "runs resume one\n")
+	out, _ = s.expect(cli.ExitOK, "approvals", "log", "one")
+	if strings.Contains(out, "made  ") {
+		t.Errorf("the call of a paused run is made:\n%s", out)
+	}
+}
+
 // Where the policy has results: true, a request is shown with the command that gives the call its result.
 func TestApprovals_AResultIsGiven(t *testing.T) {
 	config, script := clerkProject(t, "")
