@@ -125,6 +125,37 @@ func TestApprovals_AreListedShownAndDecided(t *testing.T) {
 	contains(t, out, `"who": "jane"`, `"policy": "`, `"entry": "`, `"args_sha256": "`)
 }
 
+// An approval of a run that is paused does not say that the call goes out.
+func TestApprovals_APausedRunMakesItsCallWhenItIsResumed(t *testing.T) {
+	config, script := clerkProject(t, "")
+	s := startDev(t, config, script)
+	request, _ := s.asks("one")
+	s.expect(cli.ExitOK, "runs", "pause", "one")
+	out, _ := s.expect(cli.ExitOK, "approvals", "approve", request)
+	contains(t, out, "allowed; the run is paused, and the call goes out when it is resumed: agentd", "runs resume one\n")
+	out, _ = s.expect(cli.ExitOK, "approvals", "log", "one")
+	if strings.Contains(out, "made  ") {
+		t.Errorf("the call of a paused run is made:\n%s", out)
+	}
+}
+
+// Where the policy has results: true, a request is shown with the command that gives the call its result.
+func TestApprovals_AResultIsGiven(t *testing.T) {
+	config, script := clerkProject(t, "")
+	write(t, config, clerk+"      results: true\n")
+	s := startDev(t, config, script)
+	request, question := s.asks("one")
+	out, _ := s.expect(cli.ExitOK, "approvals", "show", request)
+	contains(t, out, "approvals edit "+request+"\n", "approvals give "+request+" RESULT\n")
+	_, problem := s.expect(cli.ExitUsage, "approvals", "give", request, "paid")
+	contains(t, problem, "the result is not JSON: paid")
+	out, _ = s.expect(cli.ExitOK, "approvals", "give", request, `{"by": "hand"}`)
+	contains(t, out, "given; the call is not made, and the model is told this result")
+	s.expect(cli.ExitOK, "approvals", "answer", question, "Savings")
+	out, _ = s.expect(cli.ExitOK, "runs", "show", "one")
+	contains(t, out, `{"by":"hand"}`)
+}
+
 func TestApprovals_DenyAskBackAndWiderScope(t *testing.T) {
 	config, script := clerkProject(t, "")
 	s := startDev(t, config, script)

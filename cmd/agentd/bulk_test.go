@@ -40,6 +40,8 @@ func TestBulk_CancelsWhatAFilterSelects(t *testing.T) {
 	}
 	_, problem = s.expect(cli.ExitFailure, "bulk", "continue", job.ID, "--yes", "3")
 	contains(t, problem, "has 2 runs, not 3")
+	_, problem = s.expect(cli.ExitUsage, "bulk", "continue", job.ID)
+	contains(t, problem, "bulk job "+job.ID+" is proposed; look at it, and confirm it with its number: agentd", "bulk show "+job.ID)
 	out, _ = s.expect(cli.ExitOK, "bulk", "list")
 	contains(t, out, "JOB ", job.ID, "cancel", "proposed", "2 runs")
 	out, progress := s.expect(cli.ExitOK, "bulk", "continue", job.ID, "--yes", "2")

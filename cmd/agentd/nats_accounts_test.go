@@ -38,6 +38,16 @@ func TestRuns_AreTheirInitiators(t *testing.T) {
 	}
 	contains(t, g.as("operator", "runs", "list"), "of-bob", "of-shop")
 
+	// The call that is held is not waited for, whoever is told.
+	for _, user := range []string{"shop", "operator"} {
+		if got, want := g.waitsFor(user, "of-shop"), "ask_question, permission for pay"; got != want {
+			t.Errorf("%s is told that the run waits for %q, want %q", user, got, want)
+		}
+	}
+
+	_, problem := g.expect(cli.ExitFailure, "approvals", "list", "--nats", g.url("shop"))
+	contains(t, problem, "this user may not read what people are asked in human.interaction; name the domains that it may with --domain, or connect as an approver")
+
 	// What the command does not send, a program can.
 	nc, _ := g.connect("shop")
 	cancel := wire.Event{ID: "c", Source: "test", Type: wire.TypeCancel, Subject: "of-bob", Data: json.RawMessage(`{}`)}
@@ -56,6 +66,19 @@ func TestRuns_AreTheirInitiators(t *testing.T) {
 	contains(t, g.as("shop", "runs", "cancel", "of-shop"), "cancelled")
 	contains(t, g.as("operator", "runs", "cancel", "of-bob"), "cancelled")
 	g.ended("bob", "of-bob")
+}
+
+// waitsFor is what the list of runs of a user says that a run waits for.
+func (g *guarded) waitsFor(user, run string) string {
+	g.t.Helper()
+	for line := range strings.Lines(g.as(user, "runs", "list")) {
+		if strings.HasPrefix(line, run+" ") {
+			_, what, _ := strings.Cut(line, " ago ")
+			return strings.TrimSpace(what)
+		}
+	}
+	g.t.Errorf("%s is not shown run %s", user, run)
+	return ""
 }
 
 // People publish under their own names alone, also where the agents require none.

@@ -94,3 +94,18 @@ func TestNATSConfig_SufficesForWebhooks(t *testing.T) {
 	g.refused("jane", change, nil)
 	g.refused("ann", append(change, api+"INFO.AGENTD_OUT."+consumer, api+"MSG.NEXT.AGENTD_OUT."+consumer, "$JS.ACK.AGENTD_OUT."+consumer+".1.1.1.1.0"), nil)
 }
+
+// A console of an operator that has the index of runs answers the commands of operators, who have the same inbox.
+func TestNATSConfig_SufficesForTheIndexOfRuns(t *testing.T) {
+	g := startGuarded(t, "")
+	g.as("shop", "run", "clerk", "-m", "Pay", "--subject", "one", "-d")
+	g.request("one")
+	defer g.console("--nats", g.url("operator"), "--index", t.TempDir())()
+	g.holds("the run is listed by the index", func() bool {
+		g.as("operator", "reconcile", "--older-than", "1s")
+		return strings.Contains(g.as("operator", "runs", "list", "run:one"), "waiting")
+	})
+	if said := g.violations.said(); len(said) > 0 {
+		t.Errorf("the server refused what an operator needs:\n%s", strings.Join(said, "\n"))
+	}
+}

@@ -349,7 +349,8 @@ func (r rights) approver(m Member) User {
 func (r rights) operator() User {
 	return User{
 		Name: r.OperatorName, Role: RoleOperator, About: "who provisions, looks at runs and redrives dead letters",
-		Publish: []string{r.s.Root() + ".>", api + ">", ack + ">", snapshots, "$KV.>", discovery, userInfo},
+		// Its own inbox, for a console of an operator that has the index of runs answers commands of operators.
+		Publish: []string{r.s.Root() + ".>", api + ">", ack + ">", snapshots, "$KV.>", r.inbox(r.OperatorName), discovery, userInfo},
 		Deny: []string{
 			r.on(wire.KindIn, "*", wire.NameToken(sdk.TypePermissionRequest), ">"), r.on(wire.KindIn, "*", wire.NameToken(sdk.TypePlanReview), ">"),
 		},

@@ -161,8 +161,12 @@ func (c *Conn) AskIndex(ctx context.Context, question []byte) (answer []byte, kn
 	if errors.Is(err, nats.ErrNoResponders) {
 		return nil, false, nil
 	}
+	if err = explain(err); errors.Is(err, context.DeadlineExceeded) {
+		return nil, false, sdk.Errorf(sdk.CodeUnavailable,
+			"whoever has the index of runs, such as a console, has not answered on %s in time; look at it, or stop it, and try again", subject).WithCause(err)
+	}
 	if err != nil {
-		return nil, false, late(subject, explain(err))
+		return nil, false, fmt.Errorf("ask %s: %w", subject, err)
 	}
 	return m.Data, true, refusal(m)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,7 +105,7 @@ func TestAsk_WhoIsTooSlowIsNamed(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(testContext(t), 50*time.Millisecond)
 	defer cancel()
-	if _, _, err := c.AskIndex(ctx, nil); !isCode(err, sdk.CodeUnavailable) {
+	if _, _, err := c.AskIndex(ctx, nil); !isCode(err, sdk.CodeUnavailable) || !strings.Contains(err.Error(), "whoever has the index of runs") {
 		t.Errorf("an index that does not answer: %v", err)
 	}
 	if _, err := c.page(ctx, streams.Out, "agentd.out.>", 1); !isCode(err, sdk.CodeUnavailable) {

@@ -130,7 +130,8 @@ func summaryOf(last *core.Entry) wire.RunStatus {
 		s.Purged, s.Revision = p.At, p.Rev
 	}
 	for i := range h.Calls {
-		if c := &h.Calls[i]; !c.Closed() && h.Answering(c.Event()) == c {
+		// A call that is held is not made before its permission request, a call beside it, is decided.
+		if c := &h.Calls[i]; !c.Closed() && c.Held == "" && h.Answering(c.Event()) == c {
 			s.Waiting = append(s.Waiting, waitingCall(h, c))
 		}
 	}

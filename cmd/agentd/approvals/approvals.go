@@ -2,10 +2,12 @@
 package approvals
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +16,7 @@ import (
 	"agentd/internal/desk"
 	"agentd/internal/setup"
 	"agentd/internal/show"
+	"agentd/sdk"
 	"agentd/sdk/wire"
 )
 
@@ -108,6 +111,11 @@ func withDesk(ctx context.Context, a *cli.App, f *approvalsFlags, do func(*deskC
 	defer cancel()
 	o.Conn, o.Logger = c.Conn, a.QuietLogger()
 	d, err := desk.Open(opening, o)
+	if cli.NotPermitted(err) {
+		err = sdk.Errorf(sdk.CodePermissionDenied,
+			"this user may not read what people are asked in %s; name the domains that it may with --domain, or connect as an approver of it",
+			cmp.Or(strings.Join(o.Domains, ", "), sdk.HumanDomain)).WithCause(err)
+	}
 	if err != nil {
 		return c.CloseAfter(err)
 	}

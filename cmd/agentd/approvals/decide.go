@@ -29,6 +29,8 @@ type decided struct {
 	Scope    sdk.GrantScope     `json:"scope,omitempty"`
 	mode     sdk.PermissionMode // of the request
 	plan     bool               // it is for a plan
+	// resume is the command that resumes the run, where it is paused.
+	resume string
 }
 
 // decide publishes a decision and tells what became of it. A refusal is the command's error.
@@ -40,6 +42,12 @@ func decide(ctx context.Context, a *cli.App, d *deskClient, detail requests.Deta
 	r := decided{
 		Request: detail.ID, Run: detail.Run, Tool: detail.Request.Tool, Args: detail.Request.Args, Outcome: outcome,
 		Decision: p.Decision, Scope: p.Scope, mode: detail.Request.Mode, plan: detail.Type == sdk.TypePlanReview,
+	}
+	if p.Decision == sdk.DecisionAllow && outcome.State == client.OutcomeCounted {
+		// Whether the run is paused is worth a word, and no error where it cannot be known.
+		if status, err := d.conn.Speaking(cli.Source).Status(ctx, client.Run{Agent: detail.Agent, Name: detail.Run}); err == nil && status.Paused != nil {
+			r.resume = d.conn.CommandLine("runs", "resume", detail.Run)
+		}
 	}
 	made := []sdk.PermissionCall{{Tool: r.Tool, Args: r.Args}}
 	if len(p.Args) > 0 {
@@ -97,6 +105,8 @@ func (r *decided) effect() string {
 		return "sent; it is stored, and no worker has handled it yet"
 	case r.Quorum > 0:
 		return fmt.Sprintf("counted; %d of %d approvals are there", r.Allowed, r.Quorum)
+	case r.plan && r.resume != "":
+		return "approved; the plan is carried out when the run is resumed: " + r.resume
 	case r.plan && r.Decision == sdk.DecisionAllow:
 		return "approved; the plan is carried out"
 	case r.plan:
@@ -107,6 +117,8 @@ func (r *decided) effect() string {
 		text = "allowed; the call waits for its round, where " + undecided(r.Undecided)
 	case r.Queued:
 		text = "allowed; the call waits for those before it"
+	case r.resume != "":
+		text = "allowed; the run is paused, and the call goes out when it is resumed: " + r.resume
 	}
 	if r.Decision == sdk.DecisionAllow && r.Scope != "" && r.Scope != sdk.ScopeCall {
 		text += fmt.Sprintf(", and further ones within %s", r.Scope)

@@ -69,6 +69,9 @@ func writeCommands(w io.Writer, d *deskClient, s *show.Request) error {
 		if s.Request.Mode == sdk.PermissionHold && s.Request.Quorum <= 1 {
 			lines = append(lines, []string{"edit", s.Short})
 		}
+		if s.Request.Results {
+			lines = append(lines, []string{"give", s.Short, "RESULT"})
+		}
 		for i := range lines {
 			if len(s.Request.Calls) > 0 {
 				lines[i] = append(lines[i], "--call", "CALL")

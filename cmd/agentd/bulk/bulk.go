@@ -258,6 +258,9 @@ func continueCommand(a *cli.App) *cobra.Command {
 			"done is not done again. A job that another program carries out is left to it; one that was killed is taken to be gone after 30 s.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withJob(cmd.Context(), a, args[0], func(ctx context.Context, b bulk.Bulk, job *bulk.Job) error {
+				if confirmed == 0 && job.Runs > 0 && (job.State == bulk.Proposed || job.State == bulk.Stopped) {
+					return cli.Usagef("bulk job %s is %s; look at it, and confirm it with its number: %s", job.ID, job.State, a.CommandLine("bulk", "show", job.ID))
+				}
 				return carryOut(ctx, a, b, job, confirmed)
 			})
 		},

@@ -209,6 +209,12 @@ func (a *App) root(commands []func(*App) *cobra.Command) *cobra.Command {
 	for _, command := range commands {
 		root.AddCommand(command(a))
 	}
+	// Cobra's own commands refuse what they do not know as all others do.
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	if help, _, err := root.Find([]string{helpCommand}); err == nil {
+		help.Args = known(root)
+	}
 	a.complete(root)
 	fill(root)
 	return root

@@ -44,7 +44,7 @@ func (a *App) Report(err error) {
 		fmt.Fprintln(a.Err, "agentd:", show.VisibleLines(a.Reaching(e.Message)))
 		PrintFaults(a.Err, e.Faults)
 		if e.Cause != nil {
-			fmt.Fprintln(a.Err, " ", show.VisibleLines(a.Reaching(e.Cause.Error())))
+			fmt.Fprintln(a.Err, " ", strings.ReplaceAll(show.VisibleLines(a.Reaching(e.Cause.Error())), "\n", "\n  "))
 		}
 		return
 	}

@@ -25,6 +25,11 @@ func TestReport_ShowsAllThatAnErrorQuotes(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
+	(&App{Streams: Streams{Err: &b}, Output: OutputText}).Report(sdk.Errorf(sdk.CodeConfig, "two faults").WithCause(errors.New("one\ntwo")))
+	if want := "agentd: two faults\n  one\n  two\n"; b.String() != want {
+		t.Errorf("%q, want %q", b.String(), want)
+	}
+	b.Reset()
 	if err := WriteText(&b, evil+"\tx\n"); err != nil || b.String() != evil+"\tx\n" {
 		t.Errorf("a pipe gets %q, %v", b.String(), errors.Join(err))
 	}

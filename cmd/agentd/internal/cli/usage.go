@@ -15,6 +15,9 @@ import (
 // refusal is cobra's error, with what helps: the form of the command where its arguments are too few or too many, and the command
 // that was meant.
 func refusal(root *cobra.Command, args []string, err error) error {
+	if len(args) > 1 && args[0] == helpCommand {
+		args = args[1:]
+	}
 	cmd, rest, findErr := root.Find(args)
 	err = inOwnWords(err)
 	switch {
@@ -30,6 +33,20 @@ func refusal(root *cobra.Command, args []string, err error) error {
 		}
 	}
 	return fmt.Errorf("%w\nsee: %s --help", err, commandPath(root, args))
+}
+
+// helpCommand is the name of cobra's command that prints the help of another.
+const helpCommand = "help"
+
+// known takes arguments that name a command.
+func known(root *cobra.Command) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		cmd, rest, err := root.Find(args)
+		if err == nil && len(rest) > 0 {
+			return fmt.Errorf("unknown command %q for %q", rest[0], cmd.CommandPath())
+		}
+		return err
+	}
 }
 
 // wantedForm says how a command is written.
