@@ -123,20 +123,23 @@ func (c *Catalog) Set(agents []sdk.Agent) error {
 	return nil
 }
 
-// Refresh is Set of the agents that are current, because a toolset of theirs has other tools, or may be back. When it fails
-// they stay as they are, with their toolsets. A toolset that has gone away has the tools that it had. An agent that names a tool
-// which its toolset no longer has waits for it, as for a required one that is away: its policy may protect something else now.
+// Refresh is Set of the agents that are current, because a toolset of theirs has other tools, or may be back. The error says which agents
+// cannot be used with what their toolsets list now: each stays as it is, with its toolsets, and the others have their tools. A toolset that
+// has gone away has the tools that it had. An agent that names a tool which its toolset no longer has waits for it, as for a required one that
+// is away: its policy may protect something else now.
 func (c *Catalog) Refresh(agents []sdk.Agent) error {
-	current, types, listed, err := c.compileAll(agents)
-	if err != nil {
-		return err
-	}
+	current, _, listed, err := c.compileAll(agents)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.current, c.types, c.listed = current, types, listed
+	for token, former := range c.current {
+		if current[token] == nil {
+			current[token] = former
+		}
+	}
+	c.current, c.listed = current, listed
 	clear(c.versions)
 	clear(c.withdrawn)
-	return nil
+	return err
 }
 
 // Waiting lists the toolsets that have not answered yet, by agent.

@@ -248,6 +248,53 @@ func TestSet_AgentOfAToolsetThatIsAwayHasTheOthers(t *testing.T) {
 	}
 }
 
+// A toolset that lists a tool under the name of another's harms the agents that have both. All others have what their toolsets list now.
+func TestRefresh_AnAgentThatCannotBeUsedStaysAsItIs(t *testing.T) {
+	t.Parallel()
+	web, eu, disk := &toolset{name: "web"}, &toolset{name: "web_eu"}, &toolset{name: "disk"}
+	other := desk(web, disk)
+	other.Spec.Name, other.Spec.Contract.Type, other.Spec.Contract.URI = "other", "other", "#/other"
+	agents := []sdk.Agent{desk(web, eu), other}
+	c := catalog.New(specs{}, noModel, approval.Options{})
+	if err := c.Set(agents); err != nil {
+		t.Fatal(err)
+	}
+	offered := func(agent string) []string {
+		t.Helper()
+		a, ok := c.Current(agent)
+		if !ok {
+			t.Fatalf("agent %s is not served", agent)
+		}
+		var names []string
+		for _, d := range a.Definitions {
+			names = append(names, d.Name)
+		}
+		return names
+	}
+	web.tool, disk.tool = "eu_look", "see"
+	want := `agent desk: config: the tools of agent desk cannot be used; $.inline[1]: expected a tool name of its own, ` +
+		`got "web_eu_look" for toolset web and toolset web_eu`
+	if err := c.Refresh(agents); err == nil || err.Error() != want {
+		t.Errorf("refresh: %v\nwant:    %s", err, want)
+	}
+	if diff := cmp.Diff([]string{"web_look", "web_eu_look"}, offered("desk")); diff != "" {
+		t.Errorf("the agent with both has other tools (-want +got):\n%s", diff)
+	}
+	if got := says(t, current(t, c), "web_eu_look"); got != `"web_eu"` {
+		t.Errorf("a tool of web_eu is that of %s", got)
+	}
+	if diff := cmp.Diff([]string{"web_eu_look", "disk_see"}, offered("other")); diff != "" {
+		t.Errorf("the agent that has one of them (-want +got):\n%s", diff)
+	}
+	web.tool = "see"
+	if err := c.Refresh(agents); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"web_see", "web_eu_look"}, offered("desk")); diff != "" {
+		t.Errorf("once they differ again (-want +got):\n%s", diff)
+	}
+}
+
 // What is wrong with the agent itself is said also while its toolset is away.
 func TestSet_RefusesAWrongAgentWhoseToolsetIsAway(t *testing.T) {
 	t.Parallel()

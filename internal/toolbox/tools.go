@@ -115,7 +115,11 @@ func New(spec sdk.AgentSpec, inline []sdk.Tool) (*Toolbox, error) {
 	}
 	for i := range inline {
 		t, err := inlineTool(inline[i], i)
-		add(fmt.Sprintf("$.inline[%d]", i), "inline tool "+inline[i].Definition.Name, t, err)
+		owner := "inline tool " + inline[i].Definition.Name
+		if set := inline[i].Definition.Server; set != "" {
+			owner = "toolset " + set
+		}
+		add(fmt.Sprintf("$.inline[%d]", i), owner, t, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(spec.Undo)) {
 		if t, ok := b.byName[spec.Undo[name].Tool]; ok {

@@ -80,7 +80,6 @@ func (w *Worker) awaitToolsets(ctx context.Context) {
 func (w *Worker) refresh() {
 	if err := w.catalog.Refresh(w.Agents); err != nil {
 		w.Logger.Error("agents cannot be used with the tools that their toolsets have now; they stay as they are", "error", err)
-		return
 	}
 	w.tellAway()
 }

@@ -43,6 +43,7 @@ var ofServers = []mutant{
 	{"a worker that is replaced goes on", statement("sdk/worker.turns.takeOver", "before stop", ""), test{"sdk/worker", "TestRun_OptionsAreReplaced"}},
 	{"a worker ends with what was to replace it", condition("sdk/worker.turns.settle", "settled", "true"), test{"sdk/worker", "TestRun_OptionsThatCannotBeServedAreNotUsed"}},
 	{"a worker serves that is not wanted any more", condition("sdk/worker.serving.begin", "settled", "false"), test{"sdk/worker", "TestRun_WhoWasReplacedDoesNotServe"}},
+	{"an agent that cannot have what its toolsets list now is not served", condition("internal/catalog.Catalog.Refresh", "current nil", "false"), test{"internal/catalog", "TestRefresh_AnAgentThatCannotBeUsedStaysAsItIs"}},
 	{"workers share toolsets, which one of them closes", around("sdk/worker.turns.has", "return false"), test{"sdk/worker", "TestRun_WhoWasReplacedDoesNotServe"}},
 	{"a worker ends on a signal to read its configuration", around("cmd/agentd/serve.reload", ""), test{"cmd/agentd", "TestServe_ReadsTheConfigurationAgain"}},
 	{"a worker serves before it answers", around("internal/worker.Worker.Run", "if w.Serving != nil {\nw.Serving()\nw.Serving = nil\n}\nreturn original(ctx)"), test{"sdk/worker", "TestRun_AnswersBeforeItSaysThatItServes"}},
