@@ -47,6 +47,8 @@ func TestRuns_AreTheirInitiators(t *testing.T) {
 
 	_, problem := g.expect(cli.ExitFailure, "approvals", "list", "--nats", g.url("shop"))
 	contains(t, problem, "this user may not read what people are asked in human.interaction; name the domains that it may with --domain, or connect as an approver")
+	_, problem = g.expect(cli.ExitFailure, "provision", "--nats", g.url("shop"))
+	contains(t, problem, "this user may not administer JetStream, as provision does; connect as the operator\n  ", "$JS.API.")
 
 	// What the command does not send, a program can.
 	nc, _ := g.connect("shop")

@@ -52,6 +52,9 @@ func Command(a *cli.App) *cobra.Command {
 				changes = append(changes, made...)
 				return err
 			})
+			if cli.NotPermitted(err) {
+				err = sdk.Errorf(sdk.CodePermissionDenied, "this user may not administer JetStream, as provision does; connect as the operator").WithCause(err)
+			}
 			if err == nil || len(changes) > 0 {
 				err = errors.Join(err, printChanges(a, changes, dry))
 			}
