@@ -77,7 +77,7 @@ func TestPrograms_GetWhatPagesShow(t *testing.T) {
 		{"/", []any{"requests"}, 1.0},
 		{"/", []any{"waiting_longest", 0, "waits_for", 0}, "permission for bank_pay"},
 		{"/runs", []any{"runs", 0, "run"}, "paid"},
-		{"/runs?limit=1", []any{"runs", 0, "waits", 1, "kind"}, "permission"},
+		{"/runs?limit=1", []any{"runs", 0, "waits"}, []any{map[string]any{"id": "c1-0-ubvybyxuczbbxzcuvagy2l4bem", "kind": "permission", "tool": "bank_pay"}}},
 		{"/runs?q=run:nothing", []any{"runs"}, []any{}},
 		{run, []any{"status"}, "waiting"},
 		{run, []any{"waiting", 0, "request"}, id},
